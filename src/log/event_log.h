@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * event_log.h
+ *	  The event log: what the streams' writers did, in chunks, in rotating
+ *	  segments (A3).
+ *
+ * A segment is a relation sjoin.log_0 .. log_<SJ_LOG_SEGMENTS - 1> with the
+ * columns
+ *
+ *		xid			xid8		top-level transaction that wrote the chunk
+ *		seq			int8		sequence number of its first record
+ *		n			int4		records in it
+ *		layout		int4		whose rows these are (sjoin.layout), or a
+ *								negative number: rows that join -layout
+ *								carried forward
+ *		captured_at	timestamptz	clock when the chunk was closed
+ *		data		bytea		the records, each MAXALIGNed
+ *
+ * and a btree on xid.  The relations are of kind materialized view: they are
+ * in no publication, whatever FOR ALL TABLES says.
+ *
+ * IDENTIFICATION
+ *	  src/log/event_log.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_EVENT_LOG_H
+#define SJ_EVENT_LOG_H
+
+#include "sjoin.h"
+
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+
+#include "log/tick.h"
+
+#define SJ_LOG_SEGMENTS		4
+
+/* Bytes of records in a chunk, unless one record is larger. */
+#define SJ_CHUNK_BYTES		8000
+
+/*
+ * A record.  'I' is followed by the new image, 'D' by the old one, 'U' by the
+ * new and then, MAXALIGNed, the old one; 'T' (TRUNCATE) by nothing; 'W'
+ * (advance_watermark) by an SjTime, SJ_TIME_MIN for "newest event time seen";
+ * 'C' (carried forward) by an SjCarriedRow and a tuple.  Images are
+ * MinimalTuples in the chunk's layout.
+ */
+typedef struct SjLogRecord
+{
+	uint32		size;			/* of the whole record, MAXALIGNed */
+	char		op;
+	char		pad[3];
+} SjLogRecord;
+
+#define SJ_RECORD_IMAGE(record) \
+	((MinimalTuple) ((char *) (record) + MAXALIGN(sizeof(SjLogRecord))))
+/* 'U': the old image */
+#define SJ_RECORD_OLD_IMAGE(record) \
+	((MinimalTuple) ((char *) SJ_RECORD_IMAGE(record) + \
+					 MAXALIGN(SJ_RECORD_IMAGE(record)->t_len)))
+#define SJ_RECORD_WATERMARK(record) \
+	(*(SjTime *) ((char *) (record) + MAXALIGN(sizeof(SjLogRecord))))
+
+typedef struct SjCarriedRow
+{
+	int64		seq;
+	uint32		degree;
+	uint8		side;
+	bool		padded;
+	bool		has_key;
+	char		pad;
+} SjCarriedRow;
+
+/* A chunk in memory, to be written or as read. */
+typedef struct SjChunk
+{
+	FullTransactionId xid;		/* set by sj_log_append */
+	int64		seq;			/* set by sj_log_append */
+	int32		n;
+	int32		layout;
+	TimestampTz captured_at;	/* set by sj_log_append */
+	Size		len;
+	char	   *data;			/* MAXALIGNed */
+} SjChunk;
+
+/* A transaction of a tick, as sj_log_open_tick finds it. */
+typedef struct SjLogTxn
+{
+	FullTransactionId xid;
+	int64		last_seq;		/* orders the transactions of a tick (A4) */
+	int64		nrecords;
+	int			first_chunk;	/* in SjTickReader.chunks */
+	int			nchunks;
+} SjLogTxn;
+
+typedef struct SjChunkRef SjChunkRef;
+
+/* The transactions of one tick; allocated in the current context. */
+typedef struct SjTickReader
+{
+	SjLogTxn   *txns;			/* in consumption order */
+	int			ntxns;
+	SjChunkRef *chunks;			/* of a transaction: ascending seq */
+	int			nchunks;
+	Relation	segments[SJ_LOG_SEGMENTS];	/* open, AccessShareLock */
+	Snapshot	snapshot;
+} SjTickReader;
+
+/*
+ * Writes chunks into the open segment, in the current transaction, numbering
+ * their records.  Needs no right of the caller's; pushes its own snapshot.
+ */
+extern void sj_log_append(SjChunk *chunks, int nchunks);
+
+/*
+ * The transactions visible in 'tick' and not in 'before', read under the
+ * active snapshot, which must see at least what 'tick' sees.  Carried rows are
+ * not among them.
+ */
+extern SjTickReader *sj_log_open_tick(const SjTick *before, const SjTick *tick);
+/* Reads chunk 'i' of the reader; memory in the current context. */
+extern void sj_log_read_chunk(SjTickReader *reader, int i, SjChunk *chunk);
+/* Layout of chunk 'i' without reading it. */
+extern int32 sj_log_chunk_layout(const SjTickReader *reader, int i);
+extern void sj_log_close_tick(SjTickReader *reader);
+
+/* Chunks of one transaction with one layout (carried rows), ascending seq. */
+extern SjTickReader *sj_log_open_txn(FullTransactionId xid, int32 layout);
+
+/* Is there a chunk that 'before' does not see and the active snapshot does? */
+extern bool sj_log_has_news(const SjTick *before);
+
+/*
+ * Upkeep, by the database worker, in a transaction of its own.  Opens the next
+ * segment once the open one has grown beyond segment_bytes, and empties
+ * sealed ones whose transactions are all older than 'needed'.  Never waits for
+ * a lock; returns the bytes that the log now takes.
+ */
+extern int64 sj_log_maintain(FullTransactionId needed, int64 segment_bytes);
+
+/* Number of the segment writers append to; set in shared memory at start. */
+extern void sj_log_choose_open_segment(void);
+
+#endif							/* SJ_EVENT_LOG_H */

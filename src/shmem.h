@@ -1,0 +1,169 @@
+/*-------------------------------------------------------------------------
+ *
+ * shmem.h
+ *	  Shared memory: slots of databases and joins, latches, counters, pages
+ *	  for state.
+ *
+ * Who may touch what is said at each struct; src/README has the list.
+ *
+ * IDENTIFICATION
+ *	  src/shmem.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_SHMEM_H
+#define SJ_SHMEM_H
+
+#include "sjoin.h"
+
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/spin.h"
+
+#define SJ_MAX_DATABASES	64
+#define SJ_LATENCY_BUCKETS	64
+#define SJ_ERROR_LENGTH		256
+
+/* Where a join stands, as sjoin.joins shows it. */
+typedef enum SjJoinState
+{
+	SJ_JOIN_STARTING,			/* -> BACKFILLING, REBUILDING, RUNNING,
+								 * STOPPED, FAILED */
+	SJ_JOIN_BACKFILLING,		/* -> RUNNING, FAILED */
+	SJ_JOIN_REBUILDING,			/* -> RUNNING, FAILED */
+	SJ_JOIN_RUNNING,			/* -> FAILED, STOPPED */
+	SJ_JOIN_PAUSED,				/* -> STARTING */
+	SJ_JOIN_FAILED,				/* error; is tried again (-> STARTING) unless
+								 * memory ran out */
+	SJ_JOIN_STOPPED				/* definition changed or vanished; for good */
+} SjJoinState;
+
+/* One database with joins. */
+typedef struct SjDatabaseSlot
+{
+	/* protected by SjShared.lock */
+	Oid			database;		/* InvalidOid: free */
+	pid_t		worker_pid;		/* 0: none attached */
+	Latch	   *worker_latch;	/* NULL: none attached */
+	bool		wanted;			/* launcher starts a worker */
+	TimestampTz start_after;	/* not before (back-off) */
+	int			failures;		/* starts that failed in a row */
+	int			suspended;		/* >0: worker stays away (DROP DATABASE ...) */
+
+	/* read and written anywhere */
+	pg_atomic_uint64 commits;	/* transactions that wrote to the log */
+	pg_atomic_uint64 requests;	/* of wait_for, counted before its snapshot */
+	pg_atomic_uint64 definitions;	/* changes of definitions, after commit */
+	pg_atomic_uint32 open_segment;	/* of the log; SJ_SEGMENT_UNKNOWN */
+	ConditionVariable progress; /* broadcast after each batch and change of
+								 * state */
+} SjDatabaseSlot;
+
+#define SJ_SEGMENT_UNKNOWN	PG_UINT32_MAX
+
+/* Statistics of one input of a join; written by its worker only. */
+typedef struct SjInputStats
+{
+	pg_atomic_uint64 rows_in;
+	pg_atomic_uint64 rows_late;
+	pg_atomic_uint64 rows_null_key;
+	pg_atomic_uint64 rows_future;
+	pg_atomic_uint64 rows_filtered;
+	pg_atomic_uint64 rows_matched;
+	pg_atomic_uint64 rows_expired;
+	pg_atomic_uint64 state_rows;
+	pg_atomic_uint64 watermark; /* SjTime */
+	pg_atomic_uint64 max_event_time;	/* SjTime */
+	pg_atomic_uint64 last_row_at;	/* TimestampTz */
+} SjInputStats;
+
+/* One join. */
+typedef struct SjJoinSlot
+{
+	/* protected by SjShared.lock; constant while the worker runs the join */
+	Oid			database;		/* InvalidOid: free */
+	int32		join_id;
+	Oid			result;
+
+	/* protected by 'mutex' */
+	slock_t		mutex;
+	SjJoinState state;
+	char		last_error[SJ_ERROR_LENGTH];
+	int			last_sqlstate;
+	TimestampTz last_error_at;
+
+	/* written by the worker only; read anywhere, may be slightly stale */
+	pg_atomic_uint64 served;	/* requests of wait_for that are answered */
+	pg_atomic_uint64 watermark; /* SjTime */
+	pg_atomic_uint64 horizon;	/* SjTime */
+	pg_atomic_uint64 tick;
+	pg_atomic_uint64 rows_out;
+	pg_atomic_uint64 rows_retracted;
+	pg_atomic_uint64 rows_unmatched;
+	pg_atomic_uint64 batches;
+	pg_atomic_uint64 errors;
+	pg_atomic_uint64 restarts;
+	pg_atomic_uint64 total_batch_usec;
+	pg_atomic_uint64 last_batch_usec;
+	pg_atomic_uint64 last_batch_at;
+	pg_atomic_uint64 state_keys;
+	pg_atomic_uint64 state_pages;
+	pg_atomic_uint64 timers;
+	pg_atomic_uint64 oldest_timer;	/* SjTime */
+	pg_atomic_uint64 log_bytes;
+	pg_atomic_uint64 stats_reset;	/* TimestampTz */
+	pg_atomic_uint64 latency[SJ_LATENCY_BUCKETS];	/* transactions whose
+													 * commit was visible in
+													 * the result after up to
+													 * 2^(i/4) * 100 us */
+	SjInputStats input[2];
+} SjJoinSlot;
+
+typedef struct SjShared
+{
+	LWLock	   *lock;			/* slots: who has which */
+	LWLock	   *page_lock;		/* free pages of the state area */
+
+	/* protected by 'lock' */
+	pid_t		launcher_pid;
+	Latch	   *launcher_latch;
+
+	/* protected by 'page_lock' */
+	uint32		npages;
+	uint32		free_pages;
+	uint32		search_from;	/* where to look for a free page first */
+
+	/* tests shift the clock: usec added to the real one */
+	pg_atomic_uint64 clock_offset;
+
+	SjDatabaseSlot databases[SJ_MAX_DATABASES];
+	SjJoinSlot	joins[FLEXIBLE_ARRAY_MEMBER];	/* sjoin.max_joins */
+} SjShared;
+
+/* NULL: not in shared_preload_libraries */
+extern PGDLLIMPORT SjShared *sj_shared;
+
+extern void sj_shmem_init(void);	/* from _PG_init, while preloading */
+/* Error with the remedy when the library was not preloaded. */
+extern void sj_require_preload(void);
+
+/* This database's slot; made when 'create', else NULL if there is none. */
+extern SjDatabaseSlot *sj_database_slot(Oid database, bool create);
+/* Slot of a join of this database; NULL if there is none. */
+extern SjJoinSlot *sj_join_slot(int32 join_id, bool create);
+extern void sj_join_slot_free(SjJoinSlot *slot);
+/* Wakes the database's worker, if there is one. */
+extern void sj_wake_worker(SjDatabaseSlot *slot);
+extern void sj_wake_launcher(void);
+
+/* The state area as an arena of the engine; 'owner' tags the pages. */
+extern void sj_arena_open(SjArena *arena, uint32 owner);
+/* Frees every page with this tag. */
+extern void sj_arena_reset(uint32 owner);
+
+/* Processing time: GetCurrentTimestamp() plus the tests' offset. */
+extern TimestampTz sj_now(void);
+
+#endif							/* SJ_SHMEM_H */
