@@ -91,7 +91,7 @@ COMMENT ON MATERIALIZED VIEW sjoin.join_def IS 'joins and their options (times i
 
 -- src/emit/side_output.c
 CREATE MATERIALIZED VIEW sjoin.late_row AS
-    SELECT NULL::int8 AS late_id, NULL::int4 AS join_id, NULL::int2 AS side, NULL::int8 AS seq, NULL::"char" AS op,
+    SELECT NULL::int8 AS late_id, NULL::int4 AS join_id, NULL::int2 AS side, NULL::int8 AS seq, NULL::int8 AS other_seq, NULL::"char" AS op,
            NULL::int8 AS event_time, NULL::int8 AS watermark, NULL::text AS reason, NULL::text AS sqlstate, NULL::text AS message,
            NULL::timestamptz AS arrived_at, NULL::timestamptz AS replayed_at,
            NULL::jsonb AS row_data, NULL::jsonb AS old_data, NULL::uuid AS row_hash, NULL::uuid AS old_hash

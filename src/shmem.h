@@ -94,6 +94,12 @@ typedef struct SjJoinSlot
 	int			last_sqlstate;
 	TimestampTz last_error_at;
 
+	/* written and read by the worker of the database only */
+	uint32		state_root;		/* page of the engine's root; SJ_NO_PAGE */
+	bool		state_clean;	/* the state is that of the position below */
+	int64		state_tick;
+	int32		state_txns;
+
 	/* written by the worker only; read anywhere, may be slightly stale */
 	pg_atomic_uint64 served;	/* requests of wait_for that are answered */
 	pg_atomic_uint64 watermark; /* SjTime */
@@ -154,6 +160,10 @@ extern SjDatabaseSlot *sj_database_slot(Oid database, bool create);
 /* Slot of a join of this database; NULL if there is none. */
 extern SjJoinSlot *sj_join_slot(int32 join_id, bool create);
 extern void sj_join_slot_free(SjJoinSlot *slot);
+extern uint32 sj_join_slot_number(const SjJoinSlot *slot);
+extern void sj_join_slot_set_state(SjJoinSlot *slot, SjJoinState state);
+extern void sj_join_slot_set_error(SjJoinSlot *slot, SjJoinState state,
+								   int sqlstate, const char *message);
 /* Wakes the database's worker, if there is one. */
 extern void sj_wake_worker(SjDatabaseSlot *slot);
 extern void sj_wake_launcher(void);

@@ -1,0 +1,302 @@
+/*-------------------------------------------------------------------------
+ *
+ * join_def.c
+ *	  Definitions of joins: the rows of sjoin.join_def.
+ *
+ * The query itself is an ordinary view (A1); here are the options and the
+ * names of what belongs together.  Everything is read with a fresh snapshot
+ * and written by plain heap access, so no right of the current user matters.
+ *
+ * IDENTIFICATION
+ *	  src/catalog/join_def.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/join_def.h"
+#include "catalog/relations.h"
+#include "nodes/makefuncs.h"
+#include "rewrite/rewriteHandler.h"
+#include "rewrite/rewriteManip.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/jsonb.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+enum
+{
+	Anum_join_id = 1,
+	Anum_result,
+	Anum_definition,
+	Anum_output_mode,
+	Anum_emit,
+	Anum_timeout,
+	Anum_ttl,
+	Anum_side_ttl,
+	Anum_allowed_lateness,
+	Anum_late_rows,
+	Anum_with_data,
+	Anum_time_zone,
+	Anum_signature,
+	Anum_query,
+	Anum_input_left,
+	Anum_input_right,
+	Anum_created_at,
+	Natts_join_def = Anum_created_at
+};
+
+static const char *const output_mode_names[] = {"upsert", "append"};
+static const char *const emit_names[] = {"auto", "final"};
+static const char *const late_rows_names[] = {"keep", "drop"};
+
+const char *
+sj_output_mode_name(SjOutputMode mode)
+{
+	return output_mode_names[mode];
+}
+
+const char *
+sj_emit_name(SjEmit emit)
+{
+	return emit_names[emit];
+}
+
+const char *
+sj_late_rows_name(SjLateRows late_rows)
+{
+	return late_rows_names[late_rows];
+}
+
+/* Index of a stored name; the names were checked when they were stored. */
+static int
+name_index(Datum value, const char *const *names, int n)
+{
+	char	   *name = TextDatumGetCString(value);
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(name, names[i]) == 0)
+			return i;
+	elog(ERROR, "unknown option value \"%s\" in sjoin.join_def", name);
+}
+
+static SjJoinDef *
+def_from_tuple(HeapTuple tuple, TupleDesc desc)
+{
+	SjJoinDef  *def = palloc0(sizeof(SjJoinDef));
+	Datum		value[Natts_join_def];
+	bool		null[Natts_join_def];
+
+	heap_deform_tuple(tuple, desc, value, null);
+	def->join_id = DatumGetInt32(value[Anum_join_id - 1]);
+	def->result = DatumGetObjectId(value[Anum_result - 1]);
+	def->definition = DatumGetObjectId(value[Anum_definition - 1]);
+	def->output_mode = name_index(value[Anum_output_mode - 1],
+								  output_mode_names,
+								  lengthof(output_mode_names));
+	def->emit = name_index(value[Anum_emit - 1], emit_names,
+						   lengthof(emit_names));
+	def->timeout = DatumGetInt64(value[Anum_timeout - 1]);
+	def->ttl = DatumGetInt64(value[Anum_ttl - 1]);
+	if (!null[Anum_side_ttl - 1])
+		def->side_ttl =
+			DatumGetCString(DirectFunctionCall1(jsonb_out,
+												value[Anum_side_ttl - 1]));
+	def->allowed_lateness = DatumGetInt64(value[Anum_allowed_lateness - 1]);
+	def->late_rows = name_index(value[Anum_late_rows - 1], late_rows_names,
+								lengthof(late_rows_names));
+	def->with_data = DatumGetBool(value[Anum_with_data - 1]);
+	def->time_zone = TextDatumGetCString(value[Anum_time_zone - 1]);
+	def->signature = DatumGetInt64(value[Anum_signature - 1]);
+	def->query = TextDatumGetCString(value[Anum_query - 1]);
+	def->input[SJ_LEFT] = DatumGetObjectId(value[Anum_input_left - 1]);
+	def->input[SJ_RIGHT] = DatumGetObjectId(value[Anum_input_right - 1]);
+	def->created_at = DatumGetTimestampTz(value[Anum_created_at - 1]);
+	return def;
+}
+
+void
+sj_join_def_insert(const SjJoinDef *def)
+{
+	Relation	rel = sj_open("join_def", RowExclusiveLock);
+	Datum		value[Natts_join_def];
+	bool		null[Natts_join_def] = {false};
+
+	value[Anum_join_id - 1] = Int32GetDatum(def->join_id);
+	value[Anum_result - 1] = ObjectIdGetDatum(def->result);
+	value[Anum_definition - 1] = ObjectIdGetDatum(def->definition);
+	value[Anum_output_mode - 1] =
+		CStringGetTextDatum(output_mode_names[def->output_mode]);
+	value[Anum_emit - 1] = CStringGetTextDatum(emit_names[def->emit]);
+	value[Anum_timeout - 1] = Int64GetDatum(def->timeout);
+	value[Anum_ttl - 1] = Int64GetDatum(def->ttl);
+	null[Anum_side_ttl - 1] = def->side_ttl == NULL;
+	value[Anum_side_ttl - 1] = def->side_ttl == NULL ? (Datum) 0 :
+		DirectFunctionCall1(jsonb_in, CStringGetDatum(def->side_ttl));
+	value[Anum_allowed_lateness - 1] = Int64GetDatum(def->allowed_lateness);
+	value[Anum_late_rows - 1] =
+		CStringGetTextDatum(late_rows_names[def->late_rows]);
+	value[Anum_with_data - 1] = BoolGetDatum(def->with_data);
+	value[Anum_time_zone - 1] = CStringGetTextDatum(def->time_zone);
+	value[Anum_signature - 1] = Int64GetDatum(def->signature);
+	value[Anum_query - 1] = CStringGetTextDatum(def->query);
+	value[Anum_input_left - 1] = ObjectIdGetDatum(def->input[SJ_LEFT]);
+	value[Anum_input_right - 1] = ObjectIdGetDatum(def->input[SJ_RIGHT]);
+	value[Anum_created_at - 1] = TimestampTzGetDatum(def->created_at);
+
+	CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), value, null));
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+}
+
+void
+sj_join_def_delete(int32 join_id)
+{
+	Relation	rel = sj_open("join_def", RowExclusiveLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(join_id));
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+		CatalogTupleDelete(rel, &tuple->t_self);
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+}
+
+/* Definitions, all or those of one result; NIL without the extension. */
+static List *
+read_defs(Oid result)
+{
+	Relation	rel;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	List	   *defs = NIL;
+
+	if (!OidIsValid(sj_relation_oid("join_def")))
+		return NIL;
+	rel = sj_open("join_def", AccessShareLock);
+	ScanKeyInit(&key, Anum_result, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(result));
+	scan = systable_beginscan(rel, InvalidOid, false, NULL,
+							  OidIsValid(result) ? 1 : 0, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+		defs = lappend(defs, def_from_tuple(tuple, RelationGetDescr(rel)));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return defs;
+}
+
+List *
+sj_join_def_all(void)
+{
+	return read_defs(InvalidOid);
+}
+
+SjJoinDef *
+sj_join_def_by_result(Oid result)
+{
+	List	   *defs = OidIsValid(result) ? read_defs(result) : NIL;
+
+	return defs == NIL ? NULL : linitial(defs);
+}
+
+bool
+sj_is_result(Oid relid)
+{
+	return sj_join_def_by_result(relid) != NULL;
+}
+
+bool
+sj_join_is_final(const SjJoinDef *def)
+{
+	return def->output_mode == SJ_OUTPUT_APPEND || def->emit == SJ_EMIT_FINAL;
+}
+
+/* {"alias": "interval", ...} as a list of DefElem. */
+static List *
+side_ttl_list(const char *json)
+{
+	Jsonb	   *object;
+	JsonbIterator *it;
+	JsonbIteratorToken token;
+	JsonbValue	v;
+	List	   *list = NIL;
+	char	   *alias = NULL;
+
+	if (json == NULL)
+		return NIL;
+	object = DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
+												CStringGetDatum(json)));
+	if (!JB_ROOT_IS_OBJECT(object))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("side_ttl must be a JSON object"),
+				 errhint("Write {\"alias\": \"interval\"}.")));
+	it = JsonbIteratorInit(&object->root);
+	while ((token = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+	{
+		if (token == WJB_KEY)
+			alias = pnstrdup(v.val.string.val, v.val.string.len);
+		else if (token == WJB_VALUE && v.type == jbvString)
+			list = lappend(list,
+						   makeDefElem(alias,
+									   (Node *) makeString(pnstrdup(v.val.string.val,
+																	v.val.string.len)),
+									   -1));
+		else if (token == WJB_VALUE)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("side_ttl of \"%s\" must be a string", alias),
+					 errhint("Write {\"%s\": \"1 hour\"}.", alias)));
+	}
+	return list;
+}
+
+void
+sj_join_shape(const SjJoinDef *def, SjJoinShape *shape)
+{
+	shape->timeout = def->timeout;
+	shape->ttl = def->ttl;
+	shape->side_ttl = side_ttl_list(def->side_ttl);
+}
+
+int64
+sj_join_lateness(const SjJoinDef *def, const SjJoinQuery *query)
+{
+	if (def->allowed_lateness >= 0)
+		return def->allowed_lateness;
+	return sj_join_is_final(def) ? 0 : sj_bounds_widest(&query->bounds);
+}
+
+Query *
+sj_join_definition(Oid definition)
+{
+	Relation	view = table_open(definition, AccessShareLock);
+	Query	   *query = copyObject(get_view_query(view));
+	ListCell   *lc;
+	List	   *rtable = NIL;
+
+	table_close(view, NoLock);
+
+	/* a rule's range table starts with OLD and NEW, which nothing refers to */
+	if (list_length(query->rtable) >= 2 &&
+		((RangeTblEntry *) linitial(query->rtable))->relid == definition)
+	{
+		OffsetVarNodes((Node *) query, -2, 0);
+		rtable = list_copy_tail(query->rtable, 2);
+		query->rtable = rtable;
+	}
+	foreach(lc, query->rtable)
+		((RangeTblEntry *) lfirst(lc))->checkAsUser = InvalidOid;
+	return query;
+}

@@ -1,0 +1,78 @@
+/*-------------------------------------------------------------------------
+ *
+ * join_def.h
+ *	  Definitions of joins; sole owner of the column numbers of
+ *	  sjoin.join_def.
+ *
+ * IDENTIFICATION
+ *	  src/catalog/join_def.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_JOIN_DEF_H
+#define SJ_JOIN_DEF_H
+
+#include "sjoin.h"
+
+#include "catalog/query_analysis.h"
+#include "nodes/pg_list.h"
+
+typedef enum SjOutputMode
+{
+	SJ_OUTPUT_UPSERT,
+	SJ_OUTPUT_APPEND
+} SjOutputMode;
+
+typedef enum SjEmit
+{
+	SJ_EMIT_AUTO,
+	SJ_EMIT_FINAL
+} SjEmit;
+
+typedef enum SjLateRows
+{
+	SJ_LATE_KEEP,
+	SJ_LATE_DROP
+} SjLateRows;
+
+/* A join as create_join() was told; times in usec, -1: not given. */
+typedef struct SjJoinDef
+{
+	int32		join_id;
+	Oid			result;			/* the result table */
+	Oid			definition;		/* the view that holds the query */
+	SjOutputMode output_mode;
+	SjEmit		emit;
+	int64		timeout;
+	int64		ttl;
+	char	   *side_ttl;		/* text of a jsonb object, or NULL */
+	int64		allowed_lateness;
+	SjLateRows	late_rows;
+	bool		with_data;
+	char	   *time_zone;
+	int64		signature;		/* sj_query_signature of the definition */
+	char	   *query;			/* as the user wrote it */
+	Oid			input[2];		/* tables of the left and right input */
+	TimestampTz created_at;
+} SjJoinDef;
+
+extern void sj_join_def_insert(const SjJoinDef *def);
+extern void sj_join_def_delete(int32 join_id);
+extern SjJoinDef *sj_join_def_by_result(Oid result);	/* or NULL */
+extern List *sj_join_def_all(void); /* of SjJoinDef */
+extern bool sj_is_result(Oid relid);
+
+extern const char *sj_output_mode_name(SjOutputMode mode);
+extern const char *sj_emit_name(SjEmit emit);
+extern const char *sj_late_rows_name(SjLateRows late_rows);
+
+/* Do results of the join never change once written? */
+extern bool sj_join_is_final(const SjJoinDef *def);
+/* The shape for sj_query_analyze(), from the stored options. */
+extern void sj_join_shape(const SjJoinDef *def, SjJoinShape *shape);
+/* allowed_lateness with its default (T3), usec */
+extern int64 sj_join_lateness(const SjJoinDef *def, const SjJoinQuery *query);
+/* The query of the definition view; caller has checked that it exists. */
+extern Query *sj_join_definition(Oid definition);
+
+#endif							/* SJ_JOIN_DEF_H */

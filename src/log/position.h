@@ -1,0 +1,81 @@
+/*-------------------------------------------------------------------------
+ *
+ * position.h
+ *	  How far a join has come: the record that makes a batch exactly once.
+ *
+ * Written in the transaction that writes the batch's results (R6).  Rows are
+ * appended to sjoin.position, the newest of a join counts; the database's
+ * worker is their only writer.
+ *
+ * IDENTIFICATION
+ *	  src/log/position.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_POSITION_H
+#define SJ_POSITION_H
+
+#include "sjoin.h"
+
+#include "nodes/pg_list.h"
+
+/* Totals that survive a restart. */
+typedef struct SjInputTotals
+{
+	int64		rows_in;
+	int64		rows_late;
+	int64		rows_null_key;
+	int64		rows_future;
+	int64		rows_filtered;
+	int64		rows_matched;
+	int64		rows_expired;
+} SjInputTotals;
+
+typedef struct SjTotals
+{
+	int64		rows_out;
+	int64		rows_retracted;
+	int64		rows_unmatched;
+	SjInputTotals input[2];
+} SjTotals;
+
+/* Where event time stands; SJ_TIME_MIN: nothing seen yet. */
+typedef struct SjLogClock
+{
+	SjTime		input[2];
+	SjTime		max_event_time[2];
+	SjTime		watermark;
+	SjTime		horizon;
+} SjLogClock;
+
+typedef struct SjPosition
+{
+	int32		join_id;
+
+	/* consumed: all ticks before 'tick' + 1, and of the next one 'txns' */
+	int64		tick;
+	int32		txns;
+	SjLogClock	clock;
+	int64		result_seq;		/* last sjoin_seq given */
+
+	/* where a rebuild starts: rows carried forward, and the log after them */
+	int64		base_tick;
+	int32		base_txns;
+	FullTransactionId base_xid; /* wrote the carried rows; invalid: none */
+	SjLogClock	base_clock;
+
+	SjTotals	totals;
+} SjPosition;
+
+extern void sj_position_store(const SjPosition *position);
+/* The newest position of each join, list of SjPosition. */
+extern List *sj_position_load_all(void);
+/* The newest position of a join under the given snapshot, or NULL. */
+extern SjPosition *sj_position_load(int32 join_id, Snapshot snapshot);
+/*
+ * Drops superseded rows once there are many, and those of joins that are not
+ * in 'join_ids'; never waits for a lock; in a transaction of its own.
+ */
+extern void sj_position_trim(List *join_ids);
+
+#endif							/* SJ_POSITION_H */
