@@ -78,7 +78,7 @@ typedef struct SjOperator
 {
 	bool		pad[2];			/* unmatched rows of this side are written */
 	bool		final;			/* deadlines go by the horizon (append, final) */
-	int64		allowed_lateness;	/* usec */
+	int64		allowed_lateness;	/* usec; PG_INT64_MAX: nothing is late */
 	int64		delay[2];		/* watermark_delay of each input, usec */
 	int64		reach[2];		/* largest expires - event_time, usec: a hint
 								 * for the width of expiry slices */
@@ -103,7 +103,8 @@ typedef struct SjEvent
 	SjTime		event_time;
 	SjTime		from;			/* event times of partners: from .. until, */
 	SjTime		until;			/* both inclusive */
-	SjTime		due;			/* deadline */
+	SjTime		due;			/* deadline; SJ_TIME_MIN: written unmatched at
+								 * the end of its step; SJ_TIME_MAX: never */
 	SjTime		expires;
 	MinimalTuple tuple;			/* copied */
 } SjEvent;
@@ -148,7 +149,10 @@ typedef struct SjEngineStats
 
 typedef struct SjEngine SjEngine;
 
-/* A new, empty state; NULL when the arena has no page left. */
+/*
+ * A new, empty state; NULL when the arena has no page left.  Its time starts
+ * at 'clock', or unknown when that is NULL.
+ */
 extern SjEngine *sj_engine_create(SjArena *arena, const SjOperator *op,
 								  const SjClock *clock);
 /* First page of the state, by which sj_engine_attach finds it again. */

@@ -1,0 +1,139 @@
+/*-------------------------------------------------------------------------
+ *
+ * watermark.c
+ *	  Event time of a join: what a step's rows and advances make of it.
+ *
+ * All rows of a step are judged by the clock that the steps before it left;
+ * what they say about time is gathered here and takes hold at its end (T2).
+ * Nothing of the clock ever goes back.
+ *
+ * IDENTIFICATION
+ *	  src/engine/watermark.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "engine/state.h"
+
+/* Nothing seen yet. */
+void
+sj_step_start(SjStep *step)
+{
+	step->oldest = SJ_TIME_MAX;
+	for (int side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		step->newest[side] = SJ_TIME_MIN;
+		step->greatest[side] = SJ_TIME_MIN;
+		step->advance[side] = SJ_TIME_MIN;
+		step->to_newest[side] = false;
+	}
+}
+
+/*
+ * An event time was captured on an input of the step, accepted or not.
+ *
+ * moves_watermark is false for a row too far ahead of the clock (T8).
+ */
+void
+sj_engine_saw(SjEngine *engine, SjSide side, SjTime event_time,
+			  bool moves_watermark)
+{
+	SjStep	   *step = &engine->step;
+
+	Assert(SJ_TIME_IS_FINITE(event_time));
+	step->oldest = Min(step->oldest, event_time);
+	step->greatest[side] = Max(step->greatest[side], event_time);
+	if (moves_watermark)
+		step->newest[side] = Max(step->newest[side], event_time);
+}
+
+/*
+ * No older row will come on this input.  SJ_TIME_MIN stands for the newest
+ * event time seen on it, this step's rows included.
+ */
+void
+sj_engine_advance(SjEngine *engine, SjSide side, SjTime watermark)
+{
+	SjStep	   *step = &engine->step;
+
+	if (watermark == SJ_TIME_MIN)
+		step->to_newest[side] = true;
+	else
+		step->advance[side] = Max(step->advance[side], watermark);
+}
+
+/* The watermark of one input at the end of the step. */
+static SjTime
+input_watermark(const SjEngine *engine, SjSide side)
+{
+	const SjStep *step = &engine->step;
+	const SjClock *clock = &engine->root->clock;
+	int64		delay = engine->op->delay[side];
+	SjTime		watermark = clock->input[side];
+
+	if (step->newest[side] != SJ_TIME_MIN)
+		watermark = Max(watermark, sj_time_sub(step->newest[side], delay));
+
+	/* an input that never had a row starts at the join's first event */
+	if (watermark == SJ_TIME_MIN && step->oldest != SJ_TIME_MAX)
+		watermark = sj_time_sub(step->oldest, delay);
+
+	watermark = Max(watermark, step->advance[side]);
+	if (step->to_newest[side])
+		watermark = Max(watermark, clock->max_event_time[side]);
+	return watermark;
+}
+
+/* Moves the join's watermark and horizon to where the inputs are. */
+static void
+settle(SjRoot *root)
+{
+	SjClock    *clock = &root->clock;
+	SjTime		watermark = Min(clock->input[SJ_LEFT], clock->input[SJ_RIGHT]);
+
+	clock->watermark = Max(clock->watermark, watermark);
+
+	/* an infinite lateness: nothing is ever late */
+	if (clock->watermark != SJ_TIME_MIN &&
+		root->allowed_lateness != PG_INT64_MAX)
+		clock->horizon = Max(clock->horizon,
+							 sj_time_sub(clock->watermark,
+										 root->allowed_lateness));
+}
+
+/* Applies the step to the clock; did that change anything? */
+bool
+sj_clock_end_step(SjEngine *engine)
+{
+	SjClock    *clock = &engine->root->clock;
+	SjClock		before = *clock;
+
+	for (int side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		clock->max_event_time[side] = Max(clock->max_event_time[side],
+										  engine->step.greatest[side]);
+		clock->input[side] = input_watermark(engine, side);
+	}
+	settle(engine->root);
+	sj_step_start(&engine->step);
+	return memcmp(&before, clock, sizeof(SjClock)) != 0;
+}
+
+/*
+ * A changed allowed lateness, from the end of the current step on.
+ *
+ * PG_INT64_MAX: nothing is ever late.  A greater one does not take the horizon
+ * back.
+ */
+void
+sj_engine_set_lateness(SjEngine *engine, int64 allowed_lateness)
+{
+	Assert(allowed_lateness >= 0);
+	engine->root->allowed_lateness = allowed_lateness;
+}
+
+/* Where event time stands; valid until the engine is used again. */
+const SjClock *
+sj_engine_clock(const SjEngine *engine)
+{
+	return &engine->root->clock;
+}
