@@ -1,0 +1,535 @@
+/*-------------------------------------------------------------------------
+ *
+ * query_analysis.c
+ *	  From an analysed SELECT to the parts of a streaming join (A1).
+ *
+ * PostgreSQL's own parser does the reading; what is done here is sorting:
+ * every condition of the query becomes exactly one of
+ *
+ *	key			- expression of one input = expression of the other
+ *	bound		- comparison of the two event times (query_bounds.c)
+ *	filter		- on one input alone; keeps rows out of the state
+ *	residual	- any other join condition, tested on each pair
+ *	post		- WHERE of an outer join that sees the nullable side
+ *
+ * In an inner join ON and WHERE mean the same.  In an outer join a condition
+ * of ON on the preserved side alone is residual: it stops its rows from
+ * matching, but they are still written.
+ *
+ * A query that comes from a view has two entries more in its range table (OLD
+ * and NEW), so inputs are found through the join tree alone, and the
+ * signature does not contain range table indexes.
+ *
+ * Everything is allocated in the current memory context.
+ *
+ * IDENTIFICATION
+ *	  src/catalog/query_analysis.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "sjoin.h"
+
+#include "access/relation.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/analyze.h"
+#include "parser/parser.h"
+#include "parser/parsetree.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "catalog/query_analysis.h"
+#include "catalog/query_parts.h"
+
+/* Makes positions in errors of the parser refer to the query given. */
+static void
+query_error_callback(void *arg)
+{
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery((const char *) arg);
+	}
+}
+
+/* Returns the one SELECT among the parsed statements. */
+static RawStmt *
+single_select(List *statements)
+{
+	RawStmt    *raw;
+	SelectStmt *select;
+
+	if (list_length(statements) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("query of a streaming join must be one statement"),
+				 errdetail("The text contains %d statements.",
+						   list_length(statements)),
+				 errhint("Pass one SELECT ... FROM ... JOIN ...")));
+
+	raw = linitial_node(RawStmt, statements);
+	if (!IsA(raw->stmt, SelectStmt))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("query of a streaming join must be a SELECT"),
+				 errhint("Pass one SELECT ... FROM ... JOIN ...")));
+
+	select = (SelectStmt *) raw->stmt;
+	if (select->intoClause)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("SELECT INTO is not supported in a streaming join"),
+				 errhint("Leave INTO out; the result table gets the name of the join.")));
+	return raw;
+}
+
+/*
+ * Parses and analyses one SELECT, as the current user sees its names.
+ */
+Query *
+sj_query_parse(const char *query_text)
+{
+	ErrorContextCallback callback;
+	RawStmt    *raw;
+	Query	   *query;
+
+	callback.callback = query_error_callback;
+	callback.arg = (void *) query_text;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+
+	raw = single_select(raw_parser(query_text, RAW_PARSE_DEFAULT));
+	query = parse_analyze_fixedparams(raw, query_text, NULL, 0, NULL);
+
+	error_context_stack = callback.previous;
+
+	if (query->commandType != CMD_SELECT || query->utilityStmt)
+		elog(ERROR, "unexpected command type %d", (int) query->commandType);
+	return query;
+}
+
+static Node *
+reset_syntactic_vars(Node *node, void *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Var))
+	{
+		Var		   *var = copyObject((Var *) node);
+
+		var->varnosyn = var->varno;
+		var->varattnosyn = var->varattno;
+		return (Node *) var;
+	}
+	return expression_tree_mutator(node, reset_syntactic_vars, context);
+}
+
+Node *
+sj_query_flatten(Query *query, Node *node)
+{
+	return reset_syntactic_vars(flatten_join_alias_vars(query, node), NULL);
+}
+
+/*
+ * Finds the two range table entries that are joined, in the order of the
+ * query, and the join type as written.
+ */
+void
+sj_query_inputs(const Query *query, Index rti[2], JoinType *join_type)
+{
+	List	   *from = query->jointree->fromlist;
+	Node	   *arm[2] = {NULL, NULL};
+
+	*join_type = JOIN_INNER;
+	if (list_length(from) == 2)
+	{
+		arm[0] = linitial(from);
+		arm[1] = lsecond(from);
+	}
+	else if (list_length(from) == 1 && IsA(linitial(from), JoinExpr))
+	{
+		JoinExpr   *join = linitial_node(JoinExpr, from);
+
+		*join_type = join->jointype;
+		arm[0] = join->larg;
+		arm[1] = join->rarg;
+	}
+
+	if (!arm[0] || !IsA(arm[0], RangeTblRef) || !IsA(arm[1], RangeTblRef))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a streaming join must have exactly two inputs"),
+				 errhint("Join two tables with each other; join a third to the result in a query that reads it.")));
+
+	rti[0] = ((RangeTblRef *) arm[0])->rtindex;
+	rti[1] = ((RangeTblRef *) arm[1])->rtindex;
+}
+
+/* Appends the conjuncts of 'node' to 'list', NOT pushed down. */
+static List *
+append_conjuncts(List *list, Node *node)
+{
+	ListCell   *lc;
+
+	if (node == NULL)
+		return list;
+	if (is_notclause(node))
+	{
+		Node	   *negated = negate_clause((Node *) get_notclausearg(node));
+
+		if (!is_notclause(negated))
+			return append_conjuncts(list, negated);
+	}
+	if (is_andclause(node))
+	{
+		foreach(lc, ((BoolExpr *) node)->args)
+			list = append_conjuncts(list, lfirst(lc));
+		return list;
+	}
+	return list_member(list, node) ? list : lappend(list, node);
+}
+
+void
+sj_query_conditions(Query *query, SjConditions *conditions)
+{
+	List	   *from = query->jointree->fromlist;
+	Node	   *where = sj_query_flatten(query, query->jointree->quals);
+	JoinType	join_type = JOIN_INNER;
+
+	conditions->join = NIL;
+	conditions->where = NIL;
+	if (IsA(linitial(from), JoinExpr))
+	{
+		JoinExpr   *join = linitial_node(JoinExpr, from);
+
+		join_type = join->jointype;
+		conditions->join = append_conjuncts(NIL, sj_query_flatten(query, join->quals));
+	}
+
+	if (join_type == JOIN_INNER)
+		conditions->join = append_conjuncts(conditions->join, where);
+	else
+		conditions->where = append_conjuncts(NIL, where);
+}
+
+char *
+sj_relation_name(Oid relid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									  get_rel_name(relid));
+}
+
+int
+sj_expr_sides(const SjJoinQuery *q, Node *node)
+{
+	Bitmapset  *varnos = pull_varnos(NULL, node);
+	int			sides = SJ_READS_NONE;
+
+	if (bms_is_member(q->input[SJ_LEFT].rti, varnos))
+		sides |= SJ_READS_LEFT;
+	if (bms_is_member(q->input[SJ_RIGHT].rti, varnos))
+		sides |= SJ_READS_RIGHT;
+	bms_free(varnos);
+	return sides;
+}
+
+/* Fills in the inputs; the preserved side of an outer join is the left. */
+static void
+set_inputs(SjJoinQuery *q)
+{
+	Index		rti[2];
+	int			side;
+
+	sj_query_inputs(q->query, rti, &q->join_type);
+	if (q->join_type == JOIN_FULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("FULL JOIN is not supported yet in a streaming join"),
+				 errhint("Create two joins, one with LEFT JOIN and one with RIGHT JOIN.")));
+	if (q->join_type == JOIN_RIGHT)
+	{
+		Index		swap = rti[0];
+
+		rti[0] = rti[1];
+		rti[1] = swap;
+		q->join_type = JOIN_LEFT;
+	}
+	q->pad[SJ_LEFT] = (q->join_type == JOIN_LEFT);
+
+	for (side = 0; side < 2; side++)
+	{
+		RangeTblEntry *rte = rt_fetch(rti[side], q->query->rtable);
+
+		sj_check_input(q->query, rti[side]);
+		q->input[side].rti = rti[side];
+		q->input[side].relid = rte->relid;
+		q->input[side].alias = pstrdup(rte->eref->aliasname);
+	}
+}
+
+static void
+set_targets(SjJoinQuery *q)
+{
+	ListCell   *lc;
+
+	foreach(lc, q->query->targetList)
+	{
+		TargetEntry *target = lfirst_node(TargetEntry, lc);
+
+		if (target->resjunk)
+			continue;
+		target = flatCopyTargetEntry(target);
+		target->expr = (Expr *) sj_query_flatten(q->query,
+												 (Node *) target->expr);
+		q->targets = lappend(q->targets, target);
+	}
+}
+
+/*
+ * Sorts the join conditions: filters of an input go to it, what reads both
+ * inputs is returned, the rest is residual.
+ */
+static List *
+sort_join_conditions(SjJoinQuery *q, List *conditions)
+{
+	List	   *pairs = NIL;
+	ListCell   *lc;
+
+	foreach(lc, conditions)
+	{
+		Node	   *condition = lfirst(lc);
+		int			reads = sj_expr_sides(q, condition);
+		SjSide		side = (reads == SJ_READS_RIGHT) ? SJ_RIGHT : SJ_LEFT;
+
+		if (reads == SJ_READS_BOTH)
+			pairs = lappend(pairs, condition);
+		else if (reads == SJ_READS_NONE || q->pad[side])
+			q->residual = lappend(q->residual, condition);
+		else
+			q->input[side].filters = lappend(q->input[side].filters,
+											 condition);
+	}
+	return pairs;
+}
+
+/* Sorts the WHERE of an outer join. */
+static void
+sort_where_conditions(SjJoinQuery *q, List *conditions)
+{
+	ListCell   *lc;
+
+	foreach(lc, conditions)
+	{
+		Node	   *condition = lfirst(lc);
+
+		if (sj_expr_sides(q, condition) == SJ_READS_LEFT)
+			q->input[SJ_LEFT].filters = lappend(q->input[SJ_LEFT].filters,
+												condition);
+		else
+			q->post = lappend(q->post, condition);
+	}
+}
+
+static List *
+read_ranges(SjJoinQuery *q, List *pairs)
+{
+	List	   *ranges = NIL;
+	ListCell   *lc;
+
+	foreach(lc, pairs)
+	{
+		SjRange    *range = sj_range_read(q, lfirst(lc));
+
+		if (range)
+			ranges = lappend(ranges, range);
+	}
+	return ranges;
+}
+
+/* The columns of a table that are not dropped. */
+static Bitmapset *
+live_columns(Oid relid)
+{
+	Relation	rel = relation_open(relid, AccessShareLock);
+	TupleDesc	desc = RelationGetDescr(rel);
+	Bitmapset  *columns = NULL;
+	int			i;
+
+	for (i = 0; i < desc->natts; i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			columns = bms_add_member(columns, i + 1);
+	relation_close(rel, NoLock);
+	return columns;
+}
+
+/* Adds the columns that an expression reads to the inputs' columns. */
+static bool
+collect_columns(Node *node, SjJoinQuery *q)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+	{
+		Var		   *var = (Var *) node;
+		SjSide		side = (var->varno == q->input[SJ_RIGHT].rti) ?
+		SJ_RIGHT : SJ_LEFT;
+		SjJoinInput *input = &q->input[side];
+
+		Assert(var->varno == input->rti && var->varattno >= 0);
+		if (var->varattno == 0)
+			input->columns = bms_add_members(input->columns,
+											 live_columns(input->relid));
+		else
+			input->columns = bms_add_member(input->columns, var->varattno);
+		return false;
+	}
+	return expression_tree_walker(node, collect_columns, q);
+}
+
+static void
+set_columns(SjJoinQuery *q)
+{
+	ListCell   *lc;
+	int			side;
+
+	collect_columns((Node *) q->targets, q);
+	collect_columns((Node *) q->residual, q);
+	collect_columns((Node *) q->post, q);
+	foreach(lc, q->keys)
+	{
+		SjJoinKey  *key = lfirst(lc);
+
+		collect_columns((Node *) key->expr[SJ_LEFT], q);
+		collect_columns((Node *) key->expr[SJ_RIGHT], q);
+	}
+	for (side = 0; side < 2; side++)
+	{
+		SjJoinInput *input = &q->input[side];
+
+		collect_columns((Node *) input->filters, q);
+		input->columns = bms_add_member(input->columns, input->time_attno);
+	}
+}
+
+/*
+ * Takes the query apart.  'query' is not changed and is referred to by the
+ * result.  Locks on the inputs are the caller's matter (the parser's are
+ * held until the end of the transaction).
+ */
+SjJoinQuery *
+sj_query_analyze(Query *query, const SjJoinShape *shape)
+{
+	SjJoinQuery *q = palloc0(sizeof(SjJoinQuery));
+	SjConditions conditions;
+	List	   *pairs;
+	List	   *ranges;
+	List	   *covered;
+
+	q->query = query;
+	q->bounds.timeout[SJ_LEFT] = q->bounds.timeout[SJ_RIGHT] = -1;
+
+	/* refuse what is not a streaming join */
+	sj_check_clauses(query);
+	set_inputs(q);
+	set_targets(q);
+	sj_query_conditions(query, &conditions);
+	sj_check_functions(q, (Node *) q->targets);
+	sj_check_functions(q, (Node *) conditions.join);
+	sj_check_functions(q, (Node *) conditions.where);
+
+	/* sort the conditions */
+	pairs = sort_join_conditions(q, conditions.join);
+	sort_where_conditions(q, conditions.where);
+	ranges = read_ranges(q, pairs);
+	pairs = sj_take_keys(q, pairs);
+
+	/* find out what time means here */
+	sj_set_event_times(q, ranges);
+	covered = sj_set_bounds(q, ranges);
+	sj_apply_shape(q, shape);
+	q->residual = list_concat(q->residual,
+							  list_difference(pairs, covered));
+
+	set_columns(q);
+	return q;
+}
+
+/* Replaces varnos by the input's place in the query: 1 or 2. */
+static Node *
+neutral_vars(Node *node, Index *rti)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Var))
+	{
+		Var		   *var = copyObject((Var *) node);
+
+		var->varno = (var->varno == rti[0]) ? 1 : 2;
+		var->varnosyn = var->varno;
+		return (Node *) var;
+	}
+	return expression_tree_mutator(node, neutral_vars, rti);
+}
+
+/* Writes the text form of a node without its source locations. */
+static void
+append_neutral(StringInfo buf, Query *query, Node *node, Index *rti)
+{
+	static const char location[] = " :location ";
+	char	   *text;
+	char	   *next;
+
+	node = neutral_vars(sj_query_flatten(query, node), rti);
+	text = nodeToString(node);
+	while ((next = strstr(text, location)) != NULL)
+	{
+		appendBinaryStringInfo(buf, text, next - text);
+		text = next + strlen(location);
+		text += strspn(text, "-0123456789");
+	}
+	appendStringInfoString(buf, text);
+	appendStringInfoChar(buf, '\n');
+}
+
+/*
+ * Hash of what the definition means: tables, join type, conditions and the
+ * expressions of the result columns, in order.  Names of columns, aliases,
+ * places in the text and in the range table do not matter.
+ */
+int64
+sj_query_signature(const Query *query)
+{
+	Query	   *copy = copyObject(unconstify(Query *, query));
+	SjConditions conditions;
+	StringInfoData buf;
+	JoinType	join_type;
+	Index		rti[2];
+	ListCell   *lc;
+	int			i;
+
+	sj_query_inputs(copy, rti, &join_type);
+	sj_query_conditions(copy, &conditions);
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "%d", (int) join_type);
+	for (i = 0; i < 2; i++)
+		appendStringInfo(&buf, " %u", rt_fetch(rti[i], copy->rtable)->relid);
+	append_neutral(&buf, copy, (Node *) conditions.join, rti);
+	append_neutral(&buf, copy, (Node *) conditions.where, rti);
+	foreach(lc, copy->targetList)
+	{
+		TargetEntry *target = lfirst_node(TargetEntry, lc);
+
+		if (!target->resjunk)
+			append_neutral(&buf, copy, (Node *) target->expr, rti);
+	}
+	return (int64) hash_bytes_extended((unsigned char *) buf.data, buf.len, 0);
+}
