@@ -1,0 +1,113 @@
+# What the TAP tests share: a server with sjoin, two streams, and the comparison with the batch answer.
+package Sjoin;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(sjoin_node two_streams left_join wait_and_verify worker_pid await_worker writer at);
+
+# A running server; %options as of init, and preload => 0
+sub sjoin_node
+{
+	my ($name, %options) = @_;
+	my $preload = delete $options{preload} // 1;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(%options);
+	$node->append_conf('postgresql.conf', q{
+max_worker_processes = 16
+max_prepared_transactions = 10
+client_min_messages = warning
+timezone = 'UTC'
+});
+	$node->append_conf('postgresql.conf', q{
+shared_preload_libraries = 'sjoin'
+sjoin.restart_delay = '50ms'
+sjoin.state_memory = '64MB'
+sjoin.idle_timeout = 0
+}) if $preload;
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION sjoin') if $preload;
+	return $node;
+}
+
+# Tables a and b, both streams without watermark delay
+sub two_streams
+{
+	my ($node) = @_;
+	$node->safe_psql('postgres', q{
+		CREATE TABLE a (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, k int, ts timestamptz);
+		CREATE TABLE b (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, k int, ts timestamptz);
+		SELECT sjoin.create_stream('a', 'ts', watermark_delay => '0 s');
+		SELECT sjoin.create_stream('b', 'ts', watermark_delay => '0 s');
+	});
+}
+
+# The join 'result': a left join over 0 .. 5 seconds
+sub left_join
+{
+	my ($node, $options) = @_;
+	$options = $options ? ", $options" : '';
+	$node->safe_psql('postgres', qq{
+		SELECT sjoin.create_join('result', 'SELECT a.id AS a_id, b.id AS b_id, a.k FROM a LEFT JOIN b
+			ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval ''5 s'''$options)});
+}
+
+# Everything committed is in the result, and it is the batch answer
+sub wait_and_verify
+{
+	my ($node, $name, $result) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$result //= 'result';
+	is($node->safe_psql('postgres', "SELECT sjoin.wait_for('$result', timeout => '60 s')"), 't', "$name: wait_for");
+	is( $node->safe_psql('postgres',
+			"SELECT * FROM sjoin.verify('$result') WHERE difference IN ('missing', 'extra', 'duplicate')"),
+		'', "$name: verify");
+}
+
+sub worker_pid
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres',
+		'SELECT pid FROM sjoin.stat_workers WHERE datname = current_database()');
+}
+
+# Another worker than the one given works
+sub await_worker
+{
+	my ($node, $not) = @_;
+	$not ||= 0;
+	return $node->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM sjoin.stat_workers WHERE datname = current_database() AND pid <> $not");
+}
+
+# Starts a client that writes pairs and lonely rows until it is killed or has written $transactions
+sub writer
+{
+	my ($node, $transactions) = @_;
+	my $script = $node->basedir . '/writer.sql';
+	append_to_file($script, q{
+\set k random(1, 1000)
+BEGIN;
+INSERT INTO a (k, ts) VALUES (:k, timestamptz '2024-01-01 10:00+00' + (SELECT count(*) FROM pg_stat_activity) * interval '1 ms');
+INSERT INTO b (k, ts) SELECT :k + g, timestamptz '2024-01-01 10:00+00' + g * interval '3 s' FROM generate_series(0, 2) g;
+COMMIT;
+}) unless -f $script;
+	return IPC::Run::start(
+		[ 'pgbench', '-n', '-c', '2', '-t', $transactions, '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
+		'>', \my $out, '2>', \my $err);
+}
+
+# A literal: so many seconds after the beginning of these tests' time
+sub at
+{
+	my ($seconds) = @_;
+	return "(timestamptz '2024-01-01 10:00:00+00' + interval '$seconds s')";
+}
+
+1;
