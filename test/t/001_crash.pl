@@ -62,10 +62,8 @@ for my $victim ('worker', 'postmaster')
 	}
 	else
 	{
-		kill 'KILL', $node->safe_psql('postgres', q{SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)});
+		$node->kill9;
 		$load->finish;
-		$node->stop('immediate', fail_ok => 1);
-		unlink $node->data_dir . '/postmaster.pid';
 		$node->start;
 	}
 	wait_and_verify($node, "$victim killed in mid-load");

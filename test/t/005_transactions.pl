@@ -32,18 +32,14 @@ wait_and_verify($node, 'committed after the crash');
 is($node->safe_psql('postgres', 'SELECT k FROM result ORDER BY k'), "1\n3", 'both committed ones');
 
 # A transaction that stays open while many others commit.
-my ($in, $printed) = ('', '');
-my $timer = IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default);
-my $open = $node->background_psql('postgres', \$in, \$printed, $timer);
-$in .= "BEGIN; INSERT INTO a (k, ts) SELECT g, '2024-01-01 10:00+00' FROM generate_series(100, 199) g;\n\\echo written\n";
-pump_until($open, $timer, \$printed, qr/written/);
+my $open = $node->background_psql('postgres');
+$open->query_safe("BEGIN; INSERT INTO a (k, ts) SELECT g, '2024-01-01 10:00+00' FROM generate_series(100, 199) g");
 writer($node, 2000)->finish;
 $node->safe_psql('postgres', "INSERT INTO b (k, ts) SELECT g, '2024-01-01 10:00:05+00' FROM generate_series(100, 149) g");
 wait_and_verify($node, 'others');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM result r JOIN a ON a.id = a_id WHERE a.ts = ' . at(0) . ' AND a.k BETWEEN 100 AND 199'),
 	'0', 'nothing of the open transaction');
-$in .= "COMMIT;\n\\echo committed\n";
-pump_until($open, $timer, \$printed, qr/committed/);
+$open->query_safe('COMMIT');
 wait_and_verify($node, 'committed at last');
 $node->safe_psql('postgres', "SELECT sjoin.advance_watermark('a', '2025-01-01'), sjoin.advance_watermark('b', '2025-01-01')");
 wait_and_verify($node, 'end');
@@ -52,22 +48,16 @@ cmp_ok($node->safe_psql('postgres', 'SELECT count(DISTINCT a.id) FROM result r J
 
 # A join is created beside an open writer: neither waits for the other for good, no row is lost or doubled.
 $node->safe_psql('postgres', "SELECT sjoin.drop_join('result'); TRUNCATE a, b");
-$in .= "BEGIN; INSERT INTO a (k, ts) VALUES (7, '2026-01-01 10:00+00');\n\\echo second\n";
-pump_until($open, $timer, \$printed, qr/second/);
-my ($in2, $printed2) = ('', '');
-my $creator = $node->background_psql('postgres', \$in2, \$printed2, $timer);
-$in2 .= q{SELECT sjoin.create_join('result', 'SELECT a.id AS a_id, b.id AS b_id, a.k FROM a JOIN b
-	ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval ''5 s''');} . "\n\\echo created\n";
-$creator->pump_nb;
+$open->query_safe("BEGIN; INSERT INTO a (k, ts) VALUES (7, '2026-01-01 10:00+00')");
+my $creator = $node->background_psql('postgres');
+$creator->query_until(qr/started/, "\\echo started\n" . q{SELECT sjoin.create_join('result', 'SELECT a.id AS a_id, b.id AS b_id, a.k
+	FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval ''5 s''');} . "\n");
 $node->safe_psql('postgres', "INSERT INTO b (k, ts) VALUES (7, '2026-01-01 10:00:01+00')");
-$in .= "COMMIT;\n\\echo over\n";
-pump_until($open, $timer, \$printed, qr/over/);
-pump_until($creator, $timer, \$printed2, qr/created/);
+$open->query_safe('COMMIT');
+$creator->query_safe('SELECT 1');
 wait_and_verify($node, 'created beside a writer');
 is($node->safe_psql('postgres', 'SELECT k FROM result'), '7', 'one pair');
-$in .= "\\q\n";
-$in2 .= "\\q\n";
-$open->finish;
-$creator->finish;
+$open->quit;
+$creator->quit;
 $node->stop;
 done_testing();
