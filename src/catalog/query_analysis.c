@@ -338,22 +338,6 @@ sort_where_conditions(SjJoinQuery *q, List *conditions)
 	}
 }
 
-static List *
-read_ranges(SjJoinQuery *q, List *pairs)
-{
-	List	   *ranges = NIL;
-	ListCell   *lc;
-
-	foreach(lc, pairs)
-	{
-		SjRange    *range = sj_range_read(q, lfirst(lc));
-
-		if (range)
-			ranges = lappend(ranges, range);
-	}
-	return ranges;
-}
-
 /* The columns of a table that are not dropped. */
 static Bitmapset *
 live_columns(Oid relid)
@@ -448,7 +432,7 @@ sj_query_analyze(Query *query, const SjJoinShape *shape)
 	/* sort the conditions */
 	pairs = sort_join_conditions(q, conditions.join);
 	sort_where_conditions(q, conditions.where);
-	ranges = read_ranges(q, pairs);
+	ranges = sj_ranges_read(q, pairs);
 	pairs = sj_take_keys(q, pairs);
 
 	/* find out what time means here */

@@ -245,3 +245,20 @@ sj_set_bounds(SjJoinQuery *q, List *ranges)
 		SJ_INTERVAL_JOIN : SJ_WIDE_JOIN;
 	return covered;
 }
+
+/*
+ * The bounds that the query itself contains: an end that is known in
+ * q->bounds and not in these comes from a ttl.
+ */
+void
+sj_written_bounds(const SjJoinQuery *q, SjBounds *bounds)
+{
+	SjJoinQuery copy = *q;
+	SjConditions conditions;
+
+	memset(&copy.bounds, 0, sizeof(copy.bounds));
+	copy.bounds.with_zone = q->bounds.with_zone;
+	sj_query_conditions(q->query, &conditions);
+	sj_set_bounds(&copy, sj_ranges_read(q, conditions.join));
+	*bounds = copy.bounds;
+}

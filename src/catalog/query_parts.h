@@ -63,14 +63,16 @@ extern int	sj_expr_sides(const SjJoinQuery *q, Node *node);
 #define SJ_READS_RIGHT	2
 #define SJ_READS_BOTH	3
 
-/* query_range.c: NULL when 'condition' does not compare two times so */
-extern SjRange *sj_range_read(const SjJoinQuery *q, Expr *condition);
+/* query_range.c: those of the conditions that compare two times */
+extern List *sj_ranges_read(const SjJoinQuery *q, List *conditions);
 extern bool sj_range_is_equality(const SjRange *range);
 
 /* query_bounds.c */
 extern void sj_set_event_times(SjJoinQuery *q, List *ranges);
 /* returns the conditions that the bounds cover entirely */
 extern List *sj_set_bounds(SjJoinQuery *q, List *ranges);
+/* the time range without what a ttl has put in */
+extern void sj_written_bounds(const SjJoinQuery *q, SjBounds *bounds);
 
 /* query_shape.c: ttl closes open ends, timeout shortens the wait */
 extern void sj_apply_shape(SjJoinQuery *q, const SjJoinShape *shape);

@@ -330,8 +330,8 @@ range_from_sum(const TimeSum *sum, Expr *condition, int strategy)
  * of each input with constant intervals added or subtracted.  Whether these
  * columns are the event times is for the caller to say.
  */
-SjRange *
-sj_range_read(const SjJoinQuery *q, Expr *condition)
+static SjRange *
+read_range(const SjJoinQuery *q, Expr *condition)
 {
 	TimeSum		sum = {0};
 	OpExpr	   *op = (OpExpr *) condition;
@@ -345,6 +345,25 @@ sj_range_read(const SjJoinQuery *q, Expr *condition)
 	if (sum.sign[SJ_LEFT] * sum.sign[SJ_RIGHT] != -1)
 		return NULL;
 	return range_from_sum(&sum, condition, strategy);
+}
+
+/*
+ * Reads all the conditions that are such comparisons; list of SjRange.
+ */
+List *
+sj_ranges_read(const SjJoinQuery *q, List *conditions)
+{
+	List	   *ranges = NIL;
+	ListCell   *lc;
+
+	foreach(lc, conditions)
+	{
+		SjRange    *range = read_range(q, lfirst(lc));
+
+		if (range)
+			ranges = lappend(ranges, range);
+	}
+	return ranges;
 }
 
 bool

@@ -1,0 +1,505 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify_query.c
+ *	  The batch query that a result must equal (R1).
+ *
+ * The query is put together as text:
+ *
+ *		SELECT targets
+ *		  FROM (accepted rows) l LEFT JOIN (accepted rows) r ON conditions
+ *		 WHERE conditions
+ *
+ * with the conditions as the user wrote them, not as the analysis sorted
+ * them, so that a mistake of the analysis shows.
+ *
+ * Accepted rows
+ * -------------
+ * are computed by bag arithmetic on images: the rows of the table, less the
+ * new images that were recorded as not taken in, plus the old images whose
+ * removal was recorded as not carried out.  Images are told apart by
+ * sjoin.image_hash() of the columns that the join needs, in ascending order
+ * of attribute number.  An image that was recorded in both roles cancels
+ * out.  Sub-query columns are called c<attribute number>, then sjoin_hash,
+ * which is never null and so also says whether a side is there.
+ *
+ * Failed pairs
+ * ------------
+ * (op P) count as partners and are not in the result: a condition that may
+ * fail is not evaluated for them and counts as true, and they are taken out
+ * at the end.
+ *
+ * IDENTIFICATION
+ *	  src/api/verify_query.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "sjoin.h"
+
+#include "access/relation.h"
+#include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
+#include "utils/builtins.h"
+#include "utils/datetime.h"
+#include "utils/json.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+
+#include "api/verify_query.h"
+#include "catalog/query_parts.h"
+
+/* The inverse of a calendar bound comes so much later (engine/bounds.c). */
+#define DUE_SLACK_USEC	(3 * USECS_PER_DAY)
+
+static const char *const side_name[2] = {"l", "r"};
+
+typedef struct VerifyContext
+{
+	const SjJoinQuery *q;
+	const SjVerifySpec *spec;
+	List	   *deparse;		/* Vars as l.c<n> and r.c<n> */
+	int			natts[2];		/* of the tables */
+} VerifyContext;
+
+/* ---- expressions ---- */
+
+/* A range table entry with columns c1 .. c<natts> and sjoin_hash. */
+static RangeTblEntry *
+make_entry(int natts)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	List	   *names = NIL;
+	int			i;
+
+	for (i = 1; i <= natts; i++)
+		names = lappend(names, makeString(psprintf("c%d", i)));
+	if (natts > 0)
+		names = lappend(names, makeString(pstrdup("sjoin_hash")));
+	rte->rtekind = natts > 0 ? RTE_SUBQUERY : RTE_RESULT;
+	rte->eref = makeAlias("", names);
+	return rte;
+}
+
+static int
+column_count(Oid relid)
+{
+	Relation	rel = relation_open(relid, AccessShareLock);
+	int			natts = RelationGetNumberOfAttributes(rel);
+
+	relation_close(rel, NoLock);
+	return natts;
+}
+
+static void
+init_context(VerifyContext *context, const SjJoinQuery *q,
+			 const SjVerifySpec *spec)
+{
+	PlannedStmt *stmt = makeNode(PlannedStmt);
+	List	   *names = NIL;
+	Index		rti;
+	int			side;
+
+	context->q = q;
+	context->spec = spec;
+	for (side = 0; side < 2; side++)
+		context->natts[side] = column_count(q->input[side].relid);
+
+	for (rti = 1; rti <= list_length(q->query->rtable); rti++)
+	{
+		const char *name = NULL;
+		int			natts = 0;
+
+		for (side = 0; side < 2; side++)
+			if (rti == q->input[side].rti)
+			{
+				name = side_name[side];
+				natts = context->natts[side];
+			}
+		stmt->rtable = lappend(stmt->rtable, make_entry(natts));
+		names = lappend(names, unconstify(char *, name));
+	}
+	context->deparse = deparse_context_for_plan_tree(stmt, names);
+}
+
+/* ROW(c1, c2 ...)::table, in the order of the table's columns. */
+static Expr *
+make_row(const SjJoinInput *input, Oid row_type)
+{
+	Relation	rel = relation_open(input->relid, AccessShareLock);
+	TupleDesc	desc = RelationGetDescr(rel);
+	RowExpr    *row = makeNode(RowExpr);
+	int			i;
+
+	for (i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		Node	   *column;
+
+		if (att->attisdropped)
+			column = (Node *) makeNullConst(INT4OID, -1, InvalidOid);
+		else
+			column = (Node *) makeVar(input->rti, i + 1, att->atttypid,
+									  att->atttypmod, att->attcollation, 0);
+		row->args = lappend(row->args, column);
+		row->colnames = lappend(row->colnames,
+								makeString(pstrdup(NameStr(att->attname))));
+	}
+	row->row_typeid = row_type;
+	row->row_format = COERCE_EXPLICIT_CAST;
+	row->location = -1;
+	relation_close(rel, NoLock);
+	return (Expr *) row;
+}
+
+/* What a whole-row Var means: NULL when its side is not there, else a row. */
+static Node *
+expand_row(VerifyContext *context, Var *var)
+{
+	SjSide		side = (var->varno == context->q->input[SJ_RIGHT].rti) ?
+	SJ_RIGHT : SJ_LEFT;
+	const SjJoinInput *input = &context->q->input[side];
+	Expr	   *row = make_row(input, var->vartype);
+	NullTest   *absent;
+	CaseWhen   *when;
+	CaseExpr   *expr;
+
+	if (!context->q->pad[SJ_OTHER(side)])
+		return (Node *) row;
+
+	absent = makeNode(NullTest);
+	absent->arg = (Expr *) makeVar(input->rti, context->natts[side] + 1,
+								   UUIDOID, -1, InvalidOid, 0);
+	absent->nulltesttype = IS_NULL;
+	absent->location = -1;
+	when = makeNode(CaseWhen);
+	when->expr = (Expr *) absent;
+	when->result = (Expr *) makeNullConst(var->vartype, -1, InvalidOid);
+	when->location = -1;
+	expr = makeNode(CaseExpr);
+	expr->casetype = var->vartype;
+	expr->args = list_make1(when);
+	expr->defresult = row;
+	expr->location = -1;
+	return (Node *) expr;
+}
+
+static Node *
+expand_rows(Node *node, VerifyContext *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Var) && ((Var *) node)->varattno == 0)
+		return expand_row(context, (Var *) node);
+	return expression_tree_mutator(node, expand_rows, context);
+}
+
+static char *
+expression_text(VerifyContext *context, Node *node)
+{
+	return deparse_expression(expand_rows(node, context), context->deparse,
+							  true, false);
+}
+
+/* ---- accepted rows ---- */
+
+/* "t.a AS c1, t.b AS c2" of the columns that the join needs. */
+static char *
+column_list(const SjJoinInput *input, const char *alias, bool named)
+{
+	StringInfoData buf;
+	int			attno = -1;
+
+	initStringInfo(&buf);
+	while ((attno = bms_next_member(input->columns, attno)) >= 0)
+	{
+		appendStringInfo(&buf, "%s%s.%s", buf.len > 0 ? ", " : "", alias,
+						 quote_identifier(get_attname(input->relid, attno,
+													  false)));
+		if (named)
+			appendStringInfo(&buf, " AS c%d", attno);
+	}
+	return buf.data;
+}
+
+/* The same columns by the names that they have here. */
+static char *
+inner_column_list(const SjJoinInput *input)
+{
+	StringInfoData buf;
+	int			attno = -1;
+
+	initStringInfo(&buf);
+	while ((attno = bms_next_member(input->columns, attno)) >= 0)
+		appendStringInfo(&buf, "t.c%d, ", attno);
+	return buf.data;
+}
+
+/* Rows that can be in a state at all have a finite event time. */
+static char *
+finite_time(const SjJoinInput *input, const char *alias)
+{
+	return psprintf("pg_catalog.isfinite(%s.%s)", alias,
+					quote_identifier(get_attname(input->relid,
+												 input->time_attno, false)));
+}
+
+static char *
+table_rows(const SjJoinInput *input)
+{
+	return psprintf("SELECT %s, sjoin.image_hash(%s) AS sjoin_hash FROM %s t WHERE %s",
+					column_list(input, "t", true),
+					column_list(input, "t", false),
+					sj_relation_name(input->relid), finite_time(input, "t"));
+}
+
+/* Per image how often it was refused less how often its removal was. */
+static char *
+net_records(int32 join_id, SjSide side)
+{
+	char	   *from = psprintf("FROM sjoin.late_row WHERE join_id = %d AND side = %d "
+								"AND op <> 'P' AND replayed_at IS NULL",
+								join_id, (int) side);
+
+	return psprintf("SELECT h AS hash, pg_catalog.sum(d) AS n, "
+					"(pg_catalog.array_agg(image) FILTER (WHERE image IS NOT NULL))[1] AS image "
+					"FROM (SELECT row_hash, 1, NULL::pg_catalog.jsonb %s AND row_hash IS NOT NULL "
+					"UNION ALL SELECT old_hash, -1, old_data %s AND old_hash IS NOT NULL) u(h, d, image) "
+					"GROUP BY h", from, from);
+}
+
+/* OFFSET 0 keeps conditions that may fail away from refused rows. */
+static char *
+accepted_rows(VerifyContext *context, SjSide side)
+{
+	const SjJoinInput *input = &context->q->input[side];
+	char	   *net;
+
+	if (!context->spec->has_records)
+		return table_rows(input);
+
+	net = net_records(context->spec->join_id, side);
+	return psprintf("SELECT %s t.sjoin_hash "
+					"FROM (SELECT t.*, pg_catalog.row_number() OVER (PARTITION BY t.sjoin_hash) AS sjoin_n FROM (%s) t) t "
+					"LEFT JOIN (%s) n ON n.hash = t.sjoin_hash "
+					"WHERE t.sjoin_n > COALESCE(n.n, 0) "
+					"UNION ALL "
+					"SELECT %s, n.hash FROM (%s) n, "
+					"LATERAL pg_catalog.generate_series(1, -n.n), "
+					"LATERAL pg_catalog.jsonb_populate_record(NULL::%s, n.image) o "
+					"WHERE n.n < 0 AND n.image IS NOT NULL AND %s OFFSET 0",
+					inner_column_list(input), table_rows(input), net,
+					column_list(input, "o", false), net,
+					sj_relation_name(input->relid), finite_time(input, "o"));
+}
+
+/* ---- conditions ---- */
+
+static void
+append_condition(StringInfo buf, const char *condition)
+{
+	if (condition)
+		appendStringInfo(buf, "%s(%s)", buf->len > 0 ? " AND " : "",
+						 condition);
+}
+
+/* True for pairs whose evaluation failed. */
+static char *
+failed_pair(const SjVerifySpec *spec)
+{
+	return psprintf("(l.sjoin_hash, r.sjoin_hash) IN (SELECT row_hash, old_hash "
+					"FROM sjoin.late_row WHERE join_id = %d AND op = 'P')",
+					spec->join_id);
+}
+
+/*
+ * Appends conditions of the query; those of 'fallible' are not evaluated for
+ * pairs that failed.
+ */
+static void
+append_conditions(StringInfo buf, VerifyContext *context, List *conditions,
+				  List *fallible)
+{
+	ListCell   *lc;
+
+	foreach(lc, conditions)
+	{
+		char	   *text = expression_text(context, lfirst(lc));
+
+		if (context->spec->has_failed_pairs &&
+			list_member(fallible, lfirst(lc)))
+			text = psprintf("CASE WHEN %s THEN true ELSE %s END",
+							failed_pair(context->spec), text);
+		append_condition(buf, text);
+	}
+}
+
+/* 'usec' as an interval of hours, minutes and seconds: exact everywhere. */
+static char *
+usec_interval(int64 usec)
+{
+	uint64		length = usec < 0 ? -(uint64) usec : (uint64) usec;
+
+	return psprintf("'%s" UINT64_FORMAT ":%02d:%02d.%06d'::pg_catalog.interval",
+					usec < 0 ? "-" : "+", length / USECS_PER_HOUR,
+					(int) (length % USECS_PER_HOUR / USECS_PER_MINUTE),
+					(int) (length % USECS_PER_MINUTE / USECS_PER_SEC),
+					(int) (length % USECS_PER_SEC));
+}
+
+/* A calendar interval; signs everywhere, so that IntervalStyle is no matter. */
+static char *
+calendar_interval(const Interval *interval)
+{
+	return psprintf("('%+d months %+d days'::pg_catalog.interval + %s)",
+					interval->month, interval->day,
+					usec_interval(interval->time));
+}
+
+/* "l.c2": an event time. */
+static char *
+time_text(VerifyContext *context, SjSide side)
+{
+	return psprintf("%s.c%d", side_name[side],
+					context->q->input[side].time_attno);
+}
+
+/* The ends of the time range that a ttl has closed. */
+static void
+append_ttl(StringInfo buf, VerifyContext *context)
+{
+	const SjBounds *bounds = &context->q->bounds;
+	char	   *left = time_text(context, SJ_LEFT);
+	char	   *right = time_text(context, SJ_RIGHT);
+	SjBounds	written;
+
+	sj_written_bounds(context->q, &written);
+	if (!written.upper.known && bounds->upper.known)
+		append_condition(buf, psprintf("%s <= %s + %s", right, left,
+									   usec_interval(bounds->upper.usec)));
+	if (!written.lower.known && bounds->lower.known)
+		append_condition(buf, psprintf("%s >= %s + %s", right, left,
+									   usec_interval(bounds->lower.usec)));
+}
+
+/* ---- rows that are due ---- */
+
+/* A point of event time as a constant of the join's type. */
+static char *
+time_constant(VerifyContext *context, SjTime event_time)
+{
+	bool		with_zone = context->q->bounds.with_zone;
+	char		buf[MAXDATELEN + 1];
+	int			utc = 0;
+
+	JsonEncodeDateTime(buf, TimestampTzGetDatum(event_time),
+					   with_zone ? TIMESTAMPTZOID : TIMESTAMPOID,
+					   with_zone ? &utc : NULL);
+	return psprintf("'%s'::pg_catalog.%s", buf,
+					with_zone ? "timestamptz" : "timestamp");
+}
+
+/* Is the deadline of the left row, a fixed distance away, before 'due'? */
+static char *
+fixed_deadline_passed(VerifyContext *context, int64 distance, SjTime due)
+{
+	SjTime		latest = sj_time_sub(due, distance);
+
+	if (latest < MIN_TIMESTAMP)
+		return pstrdup("false");
+	if (latest >= END_TIMESTAMP)
+		return pstrdup("true");
+	return psprintf("%s < %s", time_text(context, SJ_LEFT),
+					time_constant(context, latest));
+}
+
+/* The same for a calendar bound; its inverse is taken later. */
+static char *
+calendar_deadline_passed(VerifyContext *context, const SjBound *bound,
+						 SjTime due)
+{
+	bool		exact = bound->base == SJ_LEFT;
+	bool		subtract = exact ? bound->subtracted : !bound->subtracted;
+
+	due = exact ? due : sj_time_sub(due, DUE_SLACK_USEC);
+	if (due < MIN_TIMESTAMP)
+		return pstrdup("false");
+	if (due >= END_TIMESTAMP)
+		return pstrdup("true");
+	return psprintf("%s %c %s < %s", time_text(context, SJ_LEFT),
+					subtract ? '-' : '+',
+					calendar_interval(&bound->interval),
+					time_constant(context, due));
+}
+
+/* Leaves out unmatched rows of the preserved side that are not due. */
+static void
+append_due(StringInfo buf, VerifyContext *context)
+{
+	const SjBounds *bounds = &context->q->bounds;
+	const SjVerifySpec *spec = context->spec;
+	int64		timeout = spec->final ? -1 : bounds->timeout[SJ_LEFT];
+	char	   *passed;
+
+	if (!context->q->pad[SJ_LEFT])
+		return;
+	if (timeout >= 0)
+		passed = fixed_deadline_passed(context, timeout, spec->due_before);
+	else if (bounds->upper.calendar)
+		passed = calendar_deadline_passed(context, &bounds->upper,
+										  spec->due_before);
+	else
+		passed = fixed_deadline_passed(context, bounds->upper.usec,
+									   spec->due_before);
+	append_condition(buf, psprintf("r.sjoin_hash IS NOT NULL OR %s", passed));
+}
+
+/* ---- the query ---- */
+
+static char *
+target_list(VerifyContext *context)
+{
+	StringInfoData buf;
+	ListCell   *lc;
+
+	initStringInfo(&buf);
+	foreach(lc, context->q->targets)
+	{
+		TargetEntry *target = lfirst_node(TargetEntry, lc);
+
+		appendStringInfo(&buf, "%s%s AS %s", buf.len > 0 ? ", " : "",
+						 expression_text(context, (Node *) target->expr),
+						 quote_identifier(target->resname));
+	}
+	return buf.data;
+}
+
+char *
+sj_verify_query(const SjJoinQuery *q, const SjVerifySpec *spec)
+{
+	VerifyContext context;
+	SjConditions conditions;
+	StringInfoData on;
+	StringInfoData where;
+
+	init_context(&context, q, spec);
+	sj_query_conditions(q->query, &conditions);
+
+	initStringInfo(&on);
+	append_ttl(&on, &context);
+	append_conditions(&on, &context, conditions.join, q->residual);
+
+	initStringInfo(&where);
+	append_conditions(&where, &context, conditions.where, q->post);
+	append_due(&where, &context);
+	if (spec->has_failed_pairs)
+		append_condition(&where, psprintf("(%s) IS NOT TRUE",
+										  failed_pair(spec)));
+
+	return psprintf("SELECT %s FROM (%s) l %s (%s) r ON %s%s%s",
+					target_list(&context), accepted_rows(&context, SJ_LEFT),
+					q->pad[SJ_LEFT] ? "LEFT JOIN" : "JOIN",
+					accepted_rows(&context, SJ_RIGHT), on.data,
+					where.len > 0 ? " WHERE " : "", where.data);
+}

@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify_query.h
+ *	  The batch query that a result must equal (R1).
+ *
+ * IDENTIFICATION
+ *	  src/api/verify_query.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_VERIFY_QUERY_H
+#define SJ_VERIFY_QUERY_H
+
+#include "sjoin.h"
+
+#include "catalog/query_analysis.h"
+
+typedef struct SjVerifySpec
+{
+	int32		join_id;
+	bool		final;			/* unmatched rows wait for the full bound,
+								 * whatever the timeout */
+	SjTime		due_before;		/* unmatched rows with an earlier deadline are
+								 * due: the watermark, or the horizon when
+								 * final; SJ_TIME_MIN: none */
+	bool		has_failed_pairs;	/* sjoin.late_row has op 'P' of the join */
+	bool		has_records;	/* ... or any other op */
+} SjVerifySpec;
+
+/*
+ * SQL text of the query over the accepted rows, with the time conditions that
+ * options added and without unmatched rows that are not due.  Its columns are
+ * those of the join's query.
+ *
+ * Everything in it is qualified, provided that the caller has set search_path
+ * to pg_catalog, pg_temp; it is to run with the join's time zone.
+ */
+extern char *sj_verify_query(const SjJoinQuery *q, const SjVerifySpec *spec);
+
+#endif							/* SJ_VERIFY_QUERY_H */

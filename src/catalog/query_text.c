@@ -1,0 +1,347 @@
+/*-------------------------------------------------------------------------
+ *
+ * query_text.c
+ *	  What a streaming join does, in words and as SQL.
+ *
+ * Expressions are deparsed by PostgreSQL.  The one deparse context for several
+ * relations that it offers to extensions is that of a plan tree, so a range
+ * table is passed off as one.
+ *
+ * IDENTIFICATION
+ *	  src/catalog/query_text.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "sjoin.h"
+
+#include "fmgr.h"
+#include "nodes/makefuncs.h"
+#include "nodes/plannodes.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/ruleutils.h"
+
+#include "catalog/query_parts.h"
+#include "catalog/query_text.h"
+
+/* Deparse context for expressions of the query. */
+static List *
+query_context(const SjJoinQuery *q)
+{
+	PlannedStmt *stmt = makeNode(PlannedStmt);
+	List	   *names = NIL;
+	Index		rti;
+
+	for (rti = 1; rti <= list_length(q->query->rtable); rti++)
+	{
+		RangeTblEntry *rte = list_nth(q->query->rtable, rti - 1);
+		bool		input = rti == q->input[SJ_LEFT].rti ||
+		rti == q->input[SJ_RIGHT].rti;
+
+		if (!input)
+		{
+			/* OLD, NEW and joins: never referred to */
+			rte = makeNode(RangeTblEntry);
+			rte->rtekind = RTE_RESULT;
+			rte->eref = makeAlias("", NIL);
+		}
+		stmt->rtable = lappend(stmt->rtable, rte);
+		names = lappend(names, input ? rte->eref->aliasname : NULL);
+	}
+	return deparse_context_for_plan_tree(stmt, names);
+}
+
+char *
+sj_conditions_text(const SjJoinQuery *q, List *conditions)
+{
+	if (conditions == NIL)
+		return NULL;
+	return deparse_expression((Node *) make_ands_explicit(conditions),
+							  query_context(q), true, false);
+}
+
+char *
+sj_key_text(const SjJoinQuery *q)
+{
+	List	   *context = query_context(q);
+	StringInfoData buf;
+	ListCell   *lc;
+
+	initStringInfo(&buf);
+	foreach(lc, q->keys)
+	{
+		SjJoinKey  *key = lfirst(lc);
+
+		appendStringInfo(&buf, "%s%s = %s", buf.len > 0 ? " AND " : "",
+						 deparse_expression((Node *) key->expr[SJ_LEFT],
+											context, true, false),
+						 deparse_expression((Node *) key->expr[SJ_RIGHT],
+											context, true, false));
+	}
+	return buf.data;
+}
+
+static char *
+interval_text(const Interval *interval)
+{
+	return DatumGetCString(DirectFunctionCall1(interval_out,
+											   PointerGetDatum(interval)));
+}
+
+char *
+sj_usec_text(int64 usec)
+{
+	Interval	interval;
+
+	interval.month = 0;
+	interval.day = (int32) (usec / USECS_PER_DAY);
+	interval.time = usec % USECS_PER_DAY;
+	return interval_text(&interval);
+}
+
+/* Event time of an input: "o.created_at". */
+static char *
+time_name(const SjJoinInput *input)
+{
+	return psprintf("%s.%s", quote_identifier(input->alias),
+					quote_identifier(get_attname(input->relid,
+												 input->time_attno, false)));
+}
+
+/* "o.created_at + 00:05:00" */
+static char *
+shifted_time(const SjJoinInput *input, const SjBound *bound)
+{
+	char	   *name = time_name(input);
+	int64		usec = bound->usec;
+
+	if (bound->calendar)
+		return psprintf("%s %c %s", name, bound->subtracted ? '-' : '+',
+						interval_text(&bound->interval));
+	if (usec == 0)
+		return name;
+	return psprintf("%s %c %s", name, usec < 0 ? '-' : '+',
+					sj_usec_text(usec < 0 ? -usec : usec));
+}
+
+/* One end of the time range as a condition. */
+static char *
+end_text(const SjJoinQuery *q, const SjBound *bound, const char *op)
+{
+	const SjJoinInput *left = &q->input[SJ_LEFT];
+	const SjJoinInput *right = &q->input[SJ_RIGHT];
+
+	if (bound->calendar && bound->base == SJ_RIGHT)
+		return psprintf("%s %s %s", shifted_time(right, bound), op,
+						time_name(left));
+	return psprintf("%s %s %s", time_name(right), op,
+					shifted_time(left, bound));
+}
+
+char *
+sj_bounds_text(const SjJoinQuery *q)
+{
+	const SjBound *lower = &q->bounds.lower;
+	const SjBound *upper = &q->bounds.upper;
+
+	if ((lower->calendar && lower->base == SJ_RIGHT) ||
+		(upper->calendar && upper->base == SJ_RIGHT))
+		return psprintf("%s and %s", end_text(q, lower, ">="),
+						end_text(q, upper, "<="));
+	return psprintf("%s between %s and %s", time_name(&q->input[SJ_RIGHT]),
+					shifted_time(&q->input[SJ_LEFT], lower),
+					shifted_time(&q->input[SJ_LEFT], upper));
+}
+
+/* Text of 'usec' after an event time: "its event time + 00:05:00". */
+static char *
+after_event_time(int64 usec)
+{
+	if (usec == 0)
+		return pstrdup("its event time");
+	return psprintf("its event time %c %s", usec < 0 ? '-' : '+',
+					sj_usec_text(usec < 0 ? -usec : usec));
+}
+
+/* What the join's progress is measured by: its watermark or its horizon. */
+static const char *
+clock_name(const SjExplainOptions *options)
+{
+	return options->final && options->allowed_lateness > 0 ?
+		"the horizon (watermark - allowed lateness)" : "the watermark";
+}
+
+/* When an unmatched row of the preserved side is written. */
+static char *
+unmatched_text(const SjJoinQuery *q, const SjExplainOptions *options)
+{
+	const SjBound *upper = &q->bounds.upper;
+	int64		timeout = q->bounds.timeout[SJ_LEFT];
+	char	   *deadline;
+
+	if (timeout >= 0 && !options->final)
+		deadline = after_event_time(timeout);
+	else if (upper->calendar)
+		deadline = psprintf("the end of its time range (%s)",
+							end_text(q, upper, "<="));
+	else
+		deadline = after_event_time(upper->usec);
+	return psprintf("unmatched row of %s: written with nulls when %s has passed %s%s",
+					quote_identifier(q->input[SJ_LEFT].alias),
+					clock_name(options), deadline,
+					options->final ? "; never corrected" :
+					"; corrected if a partner is accepted later");
+}
+
+/* How long a row of an input stays in the state. */
+static char *
+keep_text(const SjJoinQuery *q, const SjExplainOptions *options, SjSide side)
+{
+	int64		keep = sj_bounds_keep(&q->bounds, side);
+	const SjBound *bound = (side == SJ_LEFT) ? &q->bounds.upper :
+	&q->bounds.lower;
+	char	   *lateness = "";
+
+	if (options->allowed_lateness > 0)
+		lateness = psprintf(", of which allowed lateness %s",
+							sj_usec_text(options->allowed_lateness));
+	return psprintf("state of %s: a row is kept until the watermark has passed %s%s%s",
+					quote_identifier(q->input[side].alias),
+					after_event_time(sj_time_add(keep, options->allowed_lateness)),
+					bound->calendar ? " (at most)" : "", lateness);
+}
+
+/* Event time and watermark of an input. */
+static char *
+event_time_text(const SjJoinQuery *q, const SjExplainOptions *options,
+				SjSide side)
+{
+	const SjJoinInput *input = &q->input[side];
+
+	return psprintf("event time of %s: %s (%s), watermark %s behind the newest row",
+					quote_identifier(input->alias), time_name(input),
+					input->inferred ? "inferred" : "declared",
+					sj_usec_text(options->delay[side]));
+}
+
+static char *
+late_text(const SjExplainOptions *options)
+{
+	return psprintf("late: a row older than the watermark of the join%s; late rows are %s",
+					options->allowed_lateness > 0 ?
+					psprintf(" - %s", sj_usec_text(options->allowed_lateness)) :
+					"",
+					strcmp(options->late_rows, "drop") == 0 ?
+					"counted and dropped" : "kept in sjoin.late_rows");
+}
+
+static const char *
+kind_name(const SjJoinQuery *q)
+{
+	return q->kind == SJ_INTERVAL_JOIN ? "interval" : "wide";
+}
+
+static const char *
+join_type_name(const SjJoinQuery *q)
+{
+	return q->join_type == JOIN_LEFT ? "outer" : "inner";
+}
+
+/* The time range and where it comes from. */
+static char *
+range_text(const SjJoinQuery *q)
+{
+	SjBounds	written;
+	const char *source = "";
+
+	sj_written_bounds(q, &written);
+	if (!written.lower.known && !written.upper.known)
+		source = " (from the ttl)";
+	else if (!written.lower.known)
+		source = " (lower end from the ttl)";
+	else if (!written.upper.known)
+		source = " (upper end from the ttl)";
+	return psprintf("time range: %s%s", sj_bounds_text(q), source);
+}
+
+static List *
+append_conditions(List *lines, const SjJoinQuery *q, const char *label,
+				  List *conditions)
+{
+	if (conditions == NIL)
+		return lines;
+	return lappend(lines, psprintf("%s: %s", label,
+								   sj_conditions_text(q, conditions)));
+}
+
+/* The lines that come from the query alone. */
+static List *
+query_lines(const SjJoinQuery *q)
+{
+	List	   *lines = NIL;
+	int			side;
+
+	lines = lappend(lines, psprintf("%s join, %s%s", kind_name(q),
+									join_type_name(q), q->pad[SJ_LEFT] ?
+									psprintf(" (all rows of %s)",
+											 quote_identifier(q->input[SJ_LEFT].alias)) :
+									""));
+	lines = lappend(lines, psprintf("key: %s", sj_key_text(q)));
+	lines = lappend(lines, range_text(q));
+	for (side = 0; side < 2; side++)
+		lines = append_conditions(lines, q,
+								  psprintf("filter of %s",
+										   quote_identifier(q->input[side].alias)),
+								  q->input[side].filters);
+	lines = append_conditions(lines, q, "condition on pairs", q->residual);
+	lines = append_conditions(lines, q, "condition on joined rows", q->post);
+	if (q->has_stable)
+		lines = lappend(lines, pstrdup("stable functions: evaluated when a row is joined, not again later"));
+	return lines;
+}
+
+List *
+sj_explain_lines(const SjJoinQuery *q, const SjExplainOptions *options)
+{
+	List	   *lines = query_lines(q);
+	int			side;
+
+	for (side = 0; side < 2; side++)
+		lines = lappend(lines, event_time_text(q, options, side));
+	lines = lappend(lines, pstrdup("watermark of the join: the smaller one of its inputs"));
+	for (side = 0; side < 2; side++)
+		lines = lappend(lines, keep_text(q, options, side));
+	lines = lappend(lines, pstrdup("pair: written when its second row is read"));
+	if (q->pad[SJ_LEFT])
+		lines = lappend(lines, unmatched_text(q, options));
+	lines = lappend(lines, late_text(options));
+	lines = lappend(lines, psprintf("output: %s", options->append ?
+									"append (rows are only inserted)" :
+									"upsert (the table shows the current truth)"));
+	return lines;
+}
+
+List *
+sj_notice_lines(const SjJoinQuery *q, const SjExplainOptions *options)
+{
+	const SjJoinInput *input = q->input;
+	List	   *lines = NIL;
+	int			side;
+
+	lines = lappend(lines, psprintf("%s join on %s", kind_name(q),
+									sj_key_text(q)));
+	lines = lappend(lines, range_text(q));
+	for (side = 0; side < 2; side++)
+		if (input[side].inferred)
+			lines = lappend(lines, psprintf("event time of %s is taken to be %s",
+											quote_identifier(input[side].alias),
+											time_name(&input[side])));
+	lines = lappend(lines, psprintf("rows are kept until the watermark is past their event time + %s (%s), %s (%s)",
+									sj_usec_text(sj_time_add(sj_bounds_keep(&q->bounds, SJ_LEFT),
+															 options->allowed_lateness)),
+									quote_identifier(input[SJ_LEFT].alias),
+									sj_usec_text(sj_time_add(sj_bounds_keep(&q->bounds, SJ_RIGHT),
+															 options->allowed_lateness)),
+									quote_identifier(input[SJ_RIGHT].alias)));
+	return lines;
+}
