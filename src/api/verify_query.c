@@ -280,7 +280,7 @@ accepted_rows(VerifyContext *context, SjSide side)
 		return table_rows(input);
 
 	net = net_records(context->spec->join_id, side);
-	return psprintf("SELECT %s t.sjoin_hash "
+	return psprintf("SELECT %st.sjoin_hash "
 					"FROM (SELECT t.*, pg_catalog.row_number() OVER (PARTITION BY t.sjoin_hash) AS sjoin_n FROM (%s) t) t "
 					"LEFT JOIN (%s) n ON n.hash = t.sjoin_hash "
 					"WHERE t.sjoin_n > COALESCE(n.n, 0) "

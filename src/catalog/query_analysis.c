@@ -138,12 +138,9 @@ sj_query_flatten(Query *query, Node *node)
 	return reset_syntactic_vars(flatten_join_alias_vars(query, node), NULL);
 }
 
-/*
- * Finds the two range table entries that are joined, in the order of the
- * query, and the join type as written.
- */
-void
-sj_query_inputs(const Query *query, Index rti[2], JoinType *join_type)
+/* Finds what is joined with what; false when it is not two entries. */
+static bool
+find_inputs(const Query *query, Index rti[2], JoinType *join_type)
 {
 	List	   *from = query->jointree->fromlist;
 	Node	   *arm[2] = {NULL, NULL};
@@ -164,13 +161,10 @@ sj_query_inputs(const Query *query, Index rti[2], JoinType *join_type)
 	}
 
 	if (!arm[0] || !IsA(arm[0], RangeTblRef) || !IsA(arm[1], RangeTblRef))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("a streaming join must have exactly two inputs"),
-				 errhint("Join two tables with each other; join a third to the result in a query that reads it.")));
-
+		return false;
 	rti[0] = ((RangeTblRef *) arm[0])->rtindex;
 	rti[1] = ((RangeTblRef *) arm[1])->rtindex;
+	return true;
 }
 
 /* Appends the conjuncts of 'node' to 'list', NOT pushed down. */
@@ -211,7 +205,9 @@ sj_query_conditions(Query *query, SjConditions *conditions)
 		JoinExpr   *join = linitial_node(JoinExpr, from);
 
 		join_type = join->jointype;
-		conditions->join = append_conjuncts(NIL, sj_query_flatten(query, join->quals));
+		conditions->join = append_conjuncts(NIL,
+											sj_query_flatten(query,
+															 join->quals));
 	}
 
 	if (join_type == JOIN_INNER)
@@ -248,7 +244,11 @@ set_inputs(SjJoinQuery *q)
 	Index		rti[2];
 	int			side;
 
-	sj_query_inputs(q->query, rti, &q->join_type);
+	if (!find_inputs(q->query, rti, &q->join_type))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a streaming join must have exactly two inputs"),
+				 errhint("Join two tables with each other; join a third to the result in a query that reads it.")));
 	if (q->join_type == JOIN_FULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -483,10 +483,39 @@ append_neutral(StringInfo buf, Query *query, Node *node, Index *rti)
 	appendStringInfoChar(buf, '\n');
 }
 
+/* Appends which clauses there are that a streaming join does not have. */
+static void
+append_clauses(StringInfo buf, const Query *query)
+{
+	appendStringInfo(buf, "%d%d%d%d%d%d%d%d%d%d",
+					 query->setOperations != NULL, query->cteList != NIL,
+					 query->hasAggs, query->hasWindowFuncs,
+					 query->groupClause != NIL || query->groupingSets != NIL,
+					 query->havingQual != NULL, query->distinctClause != NIL,
+					 query->limitCount || query->limitOffset,
+					 query->sortClause != NIL, query->rowMarks != NIL);
+}
+
+static void
+append_input(StringInfo buf, const RangeTblEntry *rte)
+{
+	appendStringInfo(buf, " %d %u %d %d", (int) rte->rtekind, rte->relid,
+					 rte->inh, rte->tablesample != NULL);
+}
+
+static int64
+hash_text(const StringInfoData *buf)
+{
+	return (int64) hash_bytes_extended((unsigned char *) buf->data,
+									   buf->len, 0);
+}
+
 /*
  * Hash of what the definition means: tables, join type, conditions and the
  * expressions of the result columns, in order.  Names of columns, aliases,
  * places in the text and in the range table do not matter.
+ *
+ * Any SELECT has a signature, also one that could not be a streaming join.
  */
 int64
 sj_query_signature(const Query *query)
@@ -497,15 +526,16 @@ sj_query_signature(const Query *query)
 	JoinType	join_type;
 	Index		rti[2];
 	ListCell   *lc;
-	int			i;
-
-	sj_query_inputs(copy, rti, &join_type);
-	sj_query_conditions(copy, &conditions);
 
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "%d", (int) join_type);
-	for (i = 0; i < 2; i++)
-		appendStringInfo(&buf, " %u", rt_fetch(rti[i], copy->rtable)->relid);
+	append_clauses(&buf, query);
+	if (!find_inputs(copy, rti, &join_type))
+		return hash_text(&buf);
+
+	appendStringInfo(&buf, " %d", (int) join_type);
+	append_input(&buf, rt_fetch(rti[0], copy->rtable));
+	append_input(&buf, rt_fetch(rti[1], copy->rtable));
+	sj_query_conditions(copy, &conditions);
 	append_neutral(&buf, copy, (Node *) conditions.join, rti);
 	append_neutral(&buf, copy, (Node *) conditions.where, rti);
 	foreach(lc, copy->targetList)
@@ -515,5 +545,5 @@ sj_query_signature(const Query *query)
 		if (!target->resjunk)
 			append_neutral(&buf, copy, (Node *) target->expr, rti);
 	}
-	return (int64) hash_bytes_extended((unsigned char *) buf.data, buf.len, 0);
+	return hash_text(&buf);
 }

@@ -7,7 +7,7 @@
  * that also knows how to hash, and to compare with each other, values of the
  * two types in every combination: the state holds rows of both sides in one
  * table (R3).  One that is not usable is an ordinary condition, if another
- * one is.
+ * one is; but an indeterminate collation would make every evaluation fail.
  *
  * IDENTIFICATION
  *	  src/catalog/query_keys.c
@@ -213,6 +213,8 @@ sj_take_keys(SjJoinQuery *q, List *conditions)
 
 		if (equality)
 			result = make_key(op, commuted, &key);
+		if (equality && result == KEY_NO_COLLATION)
+			report_fault(op, result);	/* would fail for every pair */
 		if (result == KEY_OK)
 		{
 			q->keys = lappend(q->keys, memcpy(palloc(sizeof(key)), &key,

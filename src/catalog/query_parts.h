@@ -48,8 +48,6 @@ extern void sj_check_input(Query *query, Index rti);
 extern void sj_check_functions(SjJoinQuery *q, Node *node);
 
 /* query_analysis.c */
-extern void sj_query_inputs(const Query *query, Index rti[2],
-							JoinType *join_type);
 extern void sj_query_conditions(Query *query, SjConditions *conditions);
 /* flattens join aliases; Vars then name their table in every field */
 extern Node *sj_query_flatten(Query *query, Node *node);
