@@ -27,6 +27,13 @@ extern void sj_capture_init(void);
 extern void sj_capture_install(Oid relid);
 extern void sj_capture_remove(Oid relid);
 
+/*
+ * Tells the database's worker that there is something to read.  Done after
+ * every commit that wrote to the log; left to the caller after COMMIT
+ * PREPARED.
+ */
+extern void sj_capture_wake(void);
+
 /* Buffers a 'W' record of the stream, written when the transaction commits. */
 extern void sj_capture_watermark(Oid relid, SjTime watermark);
 

@@ -29,10 +29,10 @@
 
 #include "sjoin.h"
 
+#include "executor/tuptable.h"
+#include "log/tick.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
-
-#include "log/tick.h"
 
 #define SJ_LOG_SEGMENTS		4
 
@@ -104,14 +104,29 @@ typedef struct SjTickReader
 	SjChunkRef *chunks;			/* of a transaction: ascending seq */
 	int			nchunks;
 	Relation	segments[SJ_LOG_SEGMENTS];	/* open, AccessShareLock */
+	TupleTableSlot *slots[SJ_LOG_SEGMENTS];
 	Snapshot	snapshot;
 } SjTickReader;
 
 /*
  * Writes chunks into the open segment, in the current transaction, numbering
  * their records.  Needs no right of the caller's; pushes its own snapshot.
+ * Does nothing where the extension is not installed (any more).
+ *
+ * Numbers are taken at that moment, never from a stock: a transaction that
+ * builds on another's rows took its row locks after that one's commit, so its
+ * last number is the greater one.  That is what makes the order of last_seq
+ * within a tick an order of cause and effect.
  */
 extern void sj_log_append(SjChunk *chunks, int nchunks);
+
+/*
+ * The two halves of sj_log_append, for a writer that must number chunks before
+ * it can write them (a parent's, when a subtransaction writes its own first).
+ * Numbers of later calls are greater.
+ */
+extern void sj_log_number(SjChunk *chunks, int nchunks);
+extern void sj_log_write(SjChunk *chunks, int nchunks);
 
 /*
  * The transactions visible in 'tick' and not in 'before', read under the
