@@ -30,9 +30,7 @@
 #include "sjoin.h"
 
 #include "access/relation.h"
-#include "catalog/pg_type.h"
 #include "common/hashfn.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -219,8 +217,9 @@ sj_query_conditions(Query *query, SjConditions *conditions)
 char *
 sj_relation_name(Oid relid)
 {
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
-									  get_rel_name(relid));
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+
+	return quote_qualified_identifier(schema, get_rel_name(relid));
 }
 
 int

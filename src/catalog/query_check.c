@@ -16,7 +16,6 @@
 #include "sjoin.h"
 
 #include "access/relation.h"
-#include "access/xact.h"
 #include "catalog/catalog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"

@@ -30,12 +30,12 @@
 static int64
 side_ttl_value(const char *alias, const char *text)
 {
-	Interval   *interval;
+	Datum		value = DirectFunctionCall3(interval_in,
+											CStringGetDatum(text),
+											ObjectIdGetDatum(InvalidOid),
+											Int32GetDatum(-1));
+	Interval   *interval = DatumGetIntervalP(value);
 
-	interval = DatumGetIntervalP(DirectFunctionCall3(interval_in,
-													 CStringGetDatum(text),
-													 ObjectIdGetDatum(InvalidOid),
-													 Int32GetDatum(-1)));
 	if (interval->month != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -193,11 +193,18 @@ unmatched_text(const SjJoinQuery *q, const SjExplainOptions *options)
 					"; corrected if a partner is accepted later");
 }
 
+/* How far the watermark passes a row before it leaves the state, at most. */
+static int64
+keep_time(const SjJoinQuery *q, const SjExplainOptions *options, SjSide side)
+{
+	return sj_time_add(sj_bounds_keep(&q->bounds, side),
+					   options->allowed_lateness);
+}
+
 /* How long a row of an input stays in the state. */
 static char *
 keep_text(const SjJoinQuery *q, const SjExplainOptions *options, SjSide side)
 {
-	int64		keep = sj_bounds_keep(&q->bounds, side);
 	const SjBound *bound = (side == SJ_LEFT) ? &q->bounds.upper :
 	&q->bounds.lower;
 	char	   *lateness = "";
@@ -207,7 +214,7 @@ keep_text(const SjJoinQuery *q, const SjExplainOptions *options, SjSide side)
 							sj_usec_text(options->allowed_lateness));
 	return psprintf("state of %s: a row is kept until the watermark has passed %s%s%s",
 					quote_identifier(q->input[side].alias),
-					after_event_time(sj_time_add(keep, options->allowed_lateness)),
+					after_event_time(keep_time(q, options, side)),
 					bound->calendar ? " (at most)" : "", lateness);
 }
 
@@ -241,12 +248,6 @@ kind_name(const SjJoinQuery *q)
 	return q->kind == SJ_INTERVAL_JOIN ? "interval" : "wide";
 }
 
-static const char *
-join_type_name(const SjJoinQuery *q)
-{
-	return q->join_type == JOIN_LEFT ? "outer" : "inner";
-}
-
 /* The time range and where it comes from. */
 static char *
 range_text(const SjJoinQuery *q)
@@ -278,20 +279,22 @@ append_conditions(List *lines, const SjJoinQuery *q, const char *label,
 static List *
 query_lines(const SjJoinQuery *q)
 {
+	const char *alias[2];
 	List	   *lines = NIL;
 	int			side;
 
-	lines = lappend(lines, psprintf("%s join, %s%s", kind_name(q),
-									join_type_name(q), q->pad[SJ_LEFT] ?
-									psprintf(" (all rows of %s)",
-											 quote_identifier(q->input[SJ_LEFT].alias)) :
-									""));
+	for (side = 0; side < 2; side++)
+		alias[side] = quote_identifier(q->input[side].alias);
+	if (q->pad[SJ_LEFT])
+		lines = lappend(lines, psprintf("%s join, outer (all rows of %s)",
+										kind_name(q), alias[SJ_LEFT]));
+	else
+		lines = lappend(lines, psprintf("%s join, inner", kind_name(q)));
 	lines = lappend(lines, psprintf("key: %s", sj_key_text(q)));
 	lines = lappend(lines, range_text(q));
 	for (side = 0; side < 2; side++)
 		lines = append_conditions(lines, q,
-								  psprintf("filter of %s",
-										   quote_identifier(q->input[side].alias)),
+								  psprintf("filter of %s", alias[side]),
 								  q->input[side].filters);
 	lines = append_conditions(lines, q, "condition on pairs", q->residual);
 	lines = append_conditions(lines, q, "condition on joined rows", q->post);
@@ -337,11 +340,9 @@ sj_notice_lines(const SjJoinQuery *q, const SjExplainOptions *options)
 											quote_identifier(input[side].alias),
 											time_name(&input[side])));
 	lines = lappend(lines, psprintf("rows are kept until the watermark is past their event time + %s (%s), %s (%s)",
-									sj_usec_text(sj_time_add(sj_bounds_keep(&q->bounds, SJ_LEFT),
-															 options->allowed_lateness)),
+									sj_usec_text(keep_time(q, options, SJ_LEFT)),
 									quote_identifier(input[SJ_LEFT].alias),
-									sj_usec_text(sj_time_add(sj_bounds_keep(&q->bounds, SJ_RIGHT),
-															 options->allowed_lateness)),
+									sj_usec_text(keep_time(q, options, SJ_RIGHT)),
 									quote_identifier(input[SJ_RIGHT].alias)));
 	return lines;
 }
