@@ -58,7 +58,7 @@ CREATE MATERIALIZED VIEW sjoin.position AS
            NULL::int8 AS watermark_left, NULL::int8 AS watermark_right,
            NULL::int8 AS max_event_time_left, NULL::int8 AS max_event_time_right,
            NULL::int8 AS watermark, NULL::int8 AS horizon, NULL::int8 AS result_seq,
-           NULL::int8 AS base_tick, NULL::int4 AS base_txns, NULL::xid8 AS base_xid, NULL::bytea AS base_clock,
+           NULL::int8 AS base_tick, NULL::int4 AS base_txns, NULL::xid8 AS base_xid, NULL::bytea AS base,
            NULL::bytea AS counters, NULL::timestamptz AS at
      WHERE sjoin.no_rows();
 COMMENT ON MATERIALIZED VIEW sjoin.position IS 'how far each join has come; the newest row of a join counts';

@@ -66,6 +66,16 @@ typedef struct SjRow
 #define SJ_ROW_TUPLE(row) \
 	((MinimalTuple) ((char *) (row) + MAXALIGN(sizeof(SjRow))))
 
+/* SjRow.key of a row without a key */
+#define SJ_NO_KEY		0
+
+/* Has the row a key, or is one of its key columns NULL (T10)? */
+static inline bool
+sj_row_has_key(const SjRow *row)
+{
+	return row->key != SJ_NO_KEY;
+}
+
 /*
  * What the join is.  Constant while it runs; belongs to the caller, who keeps
  * it for as long as the engine.

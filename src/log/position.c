@@ -20,12 +20,14 @@
 #include "access/xact.h"
 #include "catalog/relations.h"
 #include "log/position.h"
+#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
+#include "utils/xid8.h"
 
 /* Blocks after which the relation is written anew. */
 #define TRIM_BLOCKS		1024
@@ -45,7 +47,7 @@ enum
 	Anum_base_tick,
 	Anum_base_txns,
 	Anum_base_xid,
-	Anum_base_clock,
+	Anum_base,
 	Anum_counters,
 	Anum_at,
 	Natts_position = Anum_at
@@ -95,8 +97,8 @@ form_position(Relation rel, const SjPosition *position)
 	value[Anum_base_tick - 1] = Int64GetDatum(position->base_tick);
 	value[Anum_base_txns - 1] = Int32GetDatum(position->base_txns);
 	value[Anum_base_xid - 1] = FullTransactionIdGetDatum(position->base_xid);
-	value[Anum_base_clock - 1] =
-		bytes_datum(&position->base_clock, sizeof(position->base_clock));
+	value[Anum_base - 1] =
+		bytes_datum(&position->base, sizeof(position->base));
 	value[Anum_counters - 1] =
 		bytes_datum(&position->totals, sizeof(position->totals));
 	value[Anum_at - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
@@ -128,8 +130,7 @@ position_from_tuple(HeapTuple tuple, TupleDesc desc)
 	position->base_txns = DatumGetInt32(value[Anum_base_txns - 1]);
 	position->base_xid =
 		DatumGetFullTransactionId(value[Anum_base_xid - 1]);
-	copy_bytes(value[Anum_base_clock - 1], &position->base_clock,
-			   sizeof(position->base_clock));
+	copy_bytes(value[Anum_base - 1], &position->base, sizeof(position->base));
 	copy_bytes(value[Anum_counters - 1], &position->totals,
 			   sizeof(position->totals));
 	return position;

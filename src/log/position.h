@@ -48,6 +48,24 @@ typedef struct SjLogClock
 	SjTime		horizon;
 } SjLogClock;
 
+/* Settings that the outcome depends on; usec, -1: no guard. */
+typedef struct SjLogSettings
+{
+	int64		delay[2];
+	int64		max_future[2];
+	int64		allowed_lateness;
+} SjLogSettings;
+
+/*
+ * Where a rebuild starts: rows carried forward, and the log after them, read
+ * with the settings that were in force ever since (T9).
+ */
+typedef struct SjLogBase
+{
+	SjLogClock	clock;
+	SjLogSettings settings;
+} SjLogBase;
+
 typedef struct SjPosition
 {
 	int32		join_id;
@@ -58,11 +76,10 @@ typedef struct SjPosition
 	SjLogClock	clock;
 	int64		result_seq;		/* last sjoin_seq given */
 
-	/* where a rebuild starts: rows carried forward, and the log after them */
 	int64		base_tick;
 	int32		base_txns;
 	FullTransactionId base_xid; /* wrote the carried rows; invalid: none */
-	SjLogClock	base_clock;
+	SjLogBase	base;
 
 	SjTotals	totals;
 } SjPosition;

@@ -1,0 +1,56 @@
+/*-------------------------------------------------------------------------
+ *
+ * join_plan.h
+ *	  A join ready to run: what its inputs' tuples look like in the state, and
+ *	  its expressions over them.
+ *
+ * IDENTIFICATION
+ *	  src/catalog/join_plan.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_JOIN_PLAN_H
+#define SJ_JOIN_PLAN_H
+
+#include "sjoin.h"
+
+#include "access/tupdesc.h"
+#include "catalog/query_analysis.h"
+#include "nodes/primnodes.h"
+
+/*
+ * One input.  Its tuples hold the columns of the table that the join needs, in
+ * ascending attribute number, and then the key expressions that are not plain
+ * columns.
+ */
+typedef struct SjPlanInput
+{
+	int			ncolumns;
+	AttrNumber *columns;		/* attribute numbers of the table */
+	TupleDesc	desc;			/* of the tuples, ncolumns + ncomputed */
+	int			time_index;		/* event time, 0-based in desc */
+	List	   *filter;			/* planned, over scan Vars (implicit AND) */
+	int			ncomputed;
+	Expr	  **computed;		/* planned key expressions, over scan Vars */
+	AttrNumber *key_attno;		/* of each key, its place in desc, 1-based */
+} SjPlanInput;
+
+/*
+ * Expressions of pairs have the left tuple as OUTER_VAR and the right one as
+ * INNER_VAR; those of padded rows only that of their own side.
+ */
+typedef struct SjJoinPlan
+{
+	const SjJoinQuery *query;
+	SjPlanInput input[2];
+	List	   *residual;		/* planned (implicit AND) */
+	List	   *targets;		/* of TargetEntry, planned: for pairs */
+	List	   *post;
+	List	   *padded_targets[2];	/* for padded rows of each side */
+	List	   *padded_post[2];
+} SjJoinPlan;
+
+/* Memory in the current context; may run user code (constant folding). */
+extern SjJoinPlan *sj_join_plan(const SjJoinQuery *query);
+
+#endif							/* SJ_JOIN_PLAN_H */

@@ -1,0 +1,26 @@
+/*-------------------------------------------------------------------------
+ *
+ * attempt.h
+ *	  Running user code so that an error of one row does not end the batch.
+ *
+ * IDENTIFICATION
+ *	  src/emit/attempt.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_ATTEMPT_H
+#define SJ_ATTEMPT_H
+
+#include "sjoin.h"
+
+/* Is the error one that a single row can cause, so that leaving it out helps? */
+extern bool sj_error_is_of_row(int sqlerrcode);
+
+/*
+ * Runs action(arg) in a subtransaction.  NULL when it went well; when it threw
+ * an error that a row can cause, that error, with the subtransaction rolled
+ * back; other errors are thrown on.
+ */
+extern ErrorData *sj_attempt(void (*action) (void *arg), void *arg);
+
+#endif							/* SJ_ATTEMPT_H */

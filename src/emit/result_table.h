@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * result_table.h
+ *	  From changes of the engine to rows of the result table (A10).
+ *
+ * IDENTIFICATION
+ *	  src/emit/result_table.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_RESULT_TABLE_H
+#define SJ_RESULT_TABLE_H
+
+#include "sjoin.h"
+
+#include "catalog/join_def.h"
+#include "catalog/join_plan.h"
+#include "engine/engine.h"
+#include "nodes/pg_list.h"
+
+/* Columns that every result has after those of the query. */
+#define SJ_COLUMN_ID		"sjoin_id"
+#define SJ_COLUMN_VERSION	"sjoin_version"
+#define SJ_COLUMN_AT		"sjoin_at"
+#define SJ_COLUMN_SEQ		"sjoin_seq" /* append only */
+
+typedef struct SjResultWriter SjResultWriter;
+
+/* What a call of sj_result_write() did. */
+typedef struct SjWritten
+{
+	int64		inserted;
+	int64		retracted;
+	List	   *late_rows;		/* of SjLateRow: changes that failed */
+} SjWritten;
+
+/*
+ * Compiles the target list; memory in the current context, to which the
+ * writer belongs.  Runs user code: call it as the result's owner.
+ */
+extern SjResultWriter *sj_result_open(const SjJoinDef *def,
+									  const SjJoinPlan *plan);
+
+/*
+ * Writes the changes as the current user, deletes before inserts.
+ * *result_seq is the last sjoin_seq given and is moved on.  An error leaves
+ * with ereport; with 'careful' a change that fails by itself is left out
+ * instead and returned as a late row (R8), found by halving.
+ */
+extern void sj_result_write(SjResultWriter *writer, const SjChange *changes,
+							int64 n, bool careful, SjTime watermark,
+							int64 *result_seq, SjWritten *written);
+
+#endif							/* SJ_RESULT_TABLE_H */

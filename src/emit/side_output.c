@@ -1,0 +1,293 @@
+/*-------------------------------------------------------------------------
+ *
+ * side_output.c
+ *	  Late rows: what a join did not take in or did not write, and why.
+ *
+ * Each rejection is a row of sjoin.late_row, written in the transaction that
+ * moves the position past it.  The image is kept as jsonb for people, and as a
+ * hash of its bytes for verify(), which subtracts rejected images from the
+ * table: a hash is exact where output functions depend on settings, and is all
+ * that the policy 'drop' keeps.
+ *
+ * IDENTIFICATION
+ *	  src/emit/side_output.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_type.h"
+#include "catalog/relations.h"
+#include "commands/sequence.h"
+#include "common/hashfn.h"
+#include "emit/side_output.h"
+#include "executor/executor.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/expandeddatum.h"
+#include "utils/fmgroids.h"
+#include "utils/jsonb.h"
+#include "utils/rel.h"
+
+enum
+{
+	Anum_late_id = 1,
+	Anum_join_id,
+	Anum_side,
+	Anum_seq,
+	Anum_other_seq,
+	Anum_op,
+	Anum_event_time,
+	Anum_watermark,
+	Anum_reason,
+	Anum_sqlstate,
+	Anum_message,
+	Anum_arrived_at,
+	Anum_replayed_at,
+	Anum_row_data,
+	Anum_old_data,
+	Anum_row_hash,
+	Anum_old_hash,
+	Natts_late_row = Anum_old_hash
+};
+
+static const char *const reason_names[] = {
+	"late", "dropped", "null_event_time", "infinite", "expired_change", "error"
+};
+
+/* Mixes bytes into both halves of a hash. */
+static void
+mix_bytes(uint64 half[2], const void *data, Size len)
+{
+	half[0] = hash_bytes_extended(data, (int) len, half[0] + 1);
+	half[1] = hash_bytes_extended(data, (int) len, half[1] ^ UINT64CONST(0x9e3779b97f4a7c15));
+}
+
+static void
+mix_value(uint64 half[2], Form_pg_attribute att, Datum value)
+{
+	if (att->attlen == -1)
+	{
+		struct varlena *flat = PG_DETOAST_DATUM_PACKED(value);
+
+		mix_bytes(half, VARDATA_ANY(flat), VARSIZE_ANY_EXHDR(flat));
+		if ((Pointer) flat != DatumGetPointer(value))
+			pfree(flat);
+	}
+	else if (att->attlen == -2)
+		mix_bytes(half, DatumGetCString(value),
+				  strlen(DatumGetCString(value)));
+	else if (att->attbyval)
+	{
+		int64		bits = (int64) value;
+
+		mix_bytes(half, &bits, sizeof(bits));
+	}
+	else
+		mix_bytes(half, DatumGetPointer(value), att->attlen);
+}
+
+void
+sj_image_hash(TupleDesc desc, int natts, const Datum *values,
+			  const bool *nulls, pg_uuid_t *hash)
+{
+	uint64		half[2] = {0, 0};
+
+	for (int i = 0; i < natts; i++)
+	{
+		mix_bytes(half, &nulls[i], 1);
+		if (!nulls[i])
+			mix_value(half, TupleDescAttr(desc, i), values[i]);
+	}
+	memcpy(hash->data, half, UUID_LEN);
+}
+
+/* The first natts columns of a tuple as a record datum with their names. */
+static Datum
+record_of(TupleDesc desc, int natts, Datum *values, bool *nulls)
+{
+	TupleDesc	named = CreateTemplateTupleDesc(natts);
+
+	for (int i = 0; i < natts; i++)
+		TupleDescCopyEntry(named, i + 1, desc, i + 1);
+	BlessTupleDesc(named);
+	return heap_copy_tuple_as_datum(heap_form_tuple(named, values, nulls),
+									named);
+}
+
+/* to_jsonb(record): the function asks its call expression for the type. */
+static Datum
+record_to_jsonb(Datum record)
+{
+	FmgrInfo	flinfo;
+	Node	   *arg;
+
+	fmgr_info(F_TO_JSONB, &flinfo);
+	arg = (Node *) makeNullConst(RECORDOID, -1, InvalidOid);
+	fmgr_info_set_expr((Node *) makeFuncExpr(F_TO_JSONB, JSONBOID,
+											 list_make1(arg),
+											 InvalidOid, InvalidOid,
+											 COERCE_EXPLICIT_CALL),
+					   &flinfo);
+	return FunctionCall1(&flinfo, record);
+}
+
+/* Sets the jsonb and the hash of an image; NULLs when there is none. */
+static void
+set_image(const SjPlanInput *input, MinimalTuple image, bool keep,
+		  Datum *value, bool *null, int data_column, int hash_column)
+{
+	TupleTableSlot *slot;
+	pg_uuid_t  *hash = palloc(sizeof(pg_uuid_t));
+
+	null[data_column - 1] = null[hash_column - 1] = true;
+	if (image == NULL)
+		return;
+
+	slot = MakeSingleTupleTableSlot(input->desc, &TTSOpsMinimalTuple);
+	ExecStoreMinimalTuple(image, slot, false);
+	slot_getallattrs(slot);
+	sj_image_hash(input->desc, input->ncolumns, slot->tts_values,
+				  slot->tts_isnull, hash);
+	value[hash_column - 1] = UUIDPGetDatum(hash);
+	null[hash_column - 1] = false;
+	if (keep)
+	{
+		Datum		record = record_of(input->desc, input->ncolumns,
+									   slot->tts_values, slot->tts_isnull);
+
+		value[data_column - 1] = record_to_jsonb(record);
+		null[data_column - 1] = false;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+static HeapTuple
+form_late_row(Relation rel, int32 join_id, const SjJoinPlan *plan,
+			  const SjLateRow *row)
+{
+	bool		keep = row->reason != SJ_REASON_DROPPED;
+	SjSide		old_side = row->op == SJ_OP_PAIR ? SJ_RIGHT : row->side;
+	Datum		value[Natts_late_row];
+	bool		null[Natts_late_row] = {false};
+
+	value[Anum_late_id - 1] =
+		Int64GetDatum(nextval_internal(sj_relation_oid("late_id"), false));
+	value[Anum_join_id - 1] = Int32GetDatum(join_id);
+	value[Anum_side - 1] = Int16GetDatum(row->side);
+	value[Anum_seq - 1] = Int64GetDatum(row->seq);
+	value[Anum_other_seq - 1] = Int64GetDatum(row->other_seq);
+	value[Anum_op - 1] = CharGetDatum(row->op);
+	value[Anum_event_time - 1] = Int64GetDatum(row->event_time);
+	null[Anum_event_time - 1] = row->reason == SJ_REASON_NULL_EVENT_TIME ||
+		row->op == SJ_OP_TRUNCATE;
+	value[Anum_watermark - 1] = Int64GetDatum(row->watermark);
+	value[Anum_reason - 1] = CStringGetTextDatum(reason_names[row->reason]);
+	null[Anum_sqlstate - 1] = row->sqlstate == 0;
+	value[Anum_sqlstate - 1] =
+		CStringGetTextDatum(unpack_sql_state(row->sqlstate));
+	null[Anum_message - 1] = row->message == NULL;
+	value[Anum_message - 1] = row->message == NULL ? (Datum) 0 :
+		CStringGetTextDatum(row->message);
+	value[Anum_arrived_at - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
+	null[Anum_replayed_at - 1] = true;
+	set_image(&plan->input[row->side], row->image, keep, value, null,
+			  Anum_row_data, Anum_row_hash);
+	set_image(&plan->input[old_side], row->old_image, keep, value, null,
+			  Anum_old_data, Anum_old_hash);
+	return heap_form_tuple(RelationGetDescr(rel), value, null);
+}
+
+void
+sj_late_rows_store(int32 join_id, const SjJoinPlan *plan, List *late_rows)
+{
+	Relation	rel;
+	CatalogIndexState indexes;
+	ListCell   *lc;
+
+	if (late_rows == NIL)
+		return;
+	rel = sj_open("late_row", RowExclusiveLock);
+	indexes = CatalogOpenIndexes(rel);
+	foreach(lc, late_rows)
+		CatalogTupleInsertWithInfo(rel,
+								   form_late_row(rel, join_id, plan,
+												 lfirst(lc)),
+								   indexes);
+	CatalogCloseIndexes(indexes);
+	table_close(rel, NoLock);
+}
+
+static int
+compare_failures(const void *a, const void *b)
+{
+	const SjFailedPair *x = a;
+	const SjFailedPair *y = b;
+
+	if (x->left_seq != y->left_seq)
+		return x->left_seq < y->left_seq ? -1 : 1;
+	if (x->right_seq != y->right_seq)
+		return x->right_seq < y->right_seq ? -1 : 1;
+	return 0;
+}
+
+/* Was the rejection an error? */
+static bool
+is_failure(HeapTuple tuple, TupleDesc desc)
+{
+	bool		isnull;
+	Datum		reason = heap_getattr(tuple, Anum_reason, desc, &isnull);
+
+	return strcmp(TextDatumGetCString(reason),
+				  reason_names[SJ_REASON_ERROR]) == 0;
+}
+
+SjFailedPair *
+sj_failures_load(int32 join_id, int *n)
+{
+	Relation	rel = sj_open("late_row", AccessShareLock);
+	TupleDesc	desc = RelationGetDescr(rel);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			allocated = 16;
+	SjFailedPair *failures = palloc(sizeof(SjFailedPair) * allocated);
+
+	*n = 0;
+	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(join_id));
+	scan = systable_beginscan(rel, sj_relation_oid("late_row_join_id"), true,
+							  NULL, 1, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!is_failure(tuple, desc))
+			continue;
+		if (*n == allocated)
+		{
+			allocated *= 2;
+			failures = repalloc(failures, sizeof(SjFailedPair) * allocated);
+		}
+		failures[*n].left_seq =
+			DatumGetInt64(heap_getattr(tuple, Anum_seq, desc, &isnull));
+		failures[*n].right_seq =
+			DatumGetInt64(heap_getattr(tuple, Anum_other_seq, desc, &isnull));
+		(*n)++;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	qsort(failures, *n, sizeof(SjFailedPair), compare_failures);
+	return failures;
+}

@@ -1,0 +1,281 @@
+/*-------------------------------------------------------------------------
+ *
+ * backfill.c
+ *	  A join's first position: the rows that its tables have already (A13).
+ *
+ * All of it is one transaction with one snapshot, which is also a tick: the
+ * tables are read as that tick sees them, so the captured rows up to the tick
+ * are skipped and no row is in neither or both.  Both inputs are read in order
+ * of event time and merged, so nothing of the history is late.  Results are
+ * written chunk by chunk, what is live at the end is carried into the log, and
+ * one commit makes it all durable with the position; until then a failure
+ * starts it again.
+ *
+ * IDENTIFICATION
+ *	  src/worker/backfill.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "log/numbers.h"
+#include "miscadmin.h"
+#include "store/checkpoint.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "worker/task.h"
+
+/* Rows that are one step. */
+#define ROWS_PER_STEP	1000
+
+/* Rows whose results are written at once. */
+#define ROWS_PER_WRITE	20000
+
+/* One table being read. */
+typedef struct History
+{
+	Portal		portal;
+	SPITupleTable *rows;		/* fetched; NULL: none yet */
+	uint64		nrows;
+	uint64		next;
+	bool		exhausted;
+	SjImageLayout layout;		/* the columns in the input's order */
+} History;
+
+/* SELECT the needed columns FROM the table ORDER BY its event time. */
+static char *
+history_query(const SjTask *task, SjSide side)
+{
+	const SjPlanInput *input = &task->plan->input[side];
+	Oid			relid = task->query->input[side].relid;
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, "SELECT ");
+	for (int i = 0; i < input->ncolumns; i++)
+		appendStringInfo(&buf, "%s%s", i > 0 ? ", " : "",
+						 quote_identifier(get_attname(relid, input->columns[i],
+													  false)));
+	appendStringInfo(&buf, " FROM %s ORDER BY %s",
+					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+												get_rel_name(relid)),
+					 quote_identifier(get_attname(relid,
+												  task->query->input[side].time_attno,
+												  false)));
+	return buf.data;
+}
+
+/* The rows of a history are images with just the input's columns. */
+static void
+set_history_layout(SjTask *task, SjSide side, History *history)
+{
+	const SjPlanInput *input = &task->plan->input[side];
+	TupleDesc	desc = CreateTemplateTupleDesc(input->ncolumns);
+
+	for (int i = 0; i < input->ncolumns; i++)
+		TupleDescCopyEntry(desc, i + 1, input->desc, i + 1);
+	history->layout.ours = true;
+	history->layout.same = input->ncomputed == 0;
+	history->layout.slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
+	history->layout.place = palloc(sizeof(int) * input->ncolumns);
+	for (int i = 0; i < input->ncolumns; i++)
+		history->layout.place[i] = i;
+}
+
+static void
+open_history(SjTask *task, SjSide side, History *history)
+{
+	SPIPlanPtr	plan = SPI_prepare(history_query(task, side), 0, NULL);
+
+	if (plan == NULL)
+		elog(ERROR, "could not read the history of an input");
+	memset(history, 0, sizeof(History));
+	/* read-only: under the active snapshot, the tick's */
+	history->portal = SPI_cursor_open(NULL, plan, NULL, NULL, true);
+	set_history_layout(task, side, history);
+}
+
+/* The next row, or NULL at the end. */
+static HeapTuple
+peek_history(History *history)
+{
+	if (history->next < history->nrows)
+		return history->rows->vals[history->next];
+	if (history->exhausted)
+		return NULL;
+	if (history->rows != NULL)
+		SPI_freetuptable(history->rows);
+	SPI_cursor_fetch(history->portal, true, ROWS_PER_STEP);
+	history->rows = SPI_tuptable;
+	history->nrows = SPI_processed;
+	history->next = 0;
+	history->exhausted = SPI_processed == 0;
+	return history->exhausted ? NULL : history->rows->vals[0];
+}
+
+/* Event time of a row, for merging; NULLs sort last, as in the query. */
+static SjTime
+history_time(const SjTask *task, SjSide side, History *history)
+{
+	HeapTuple	row = peek_history(history);
+	bool		isnull;
+	Datum		value;
+
+	if (row == NULL)
+		return SJ_TIME_MAX;
+	value = heap_getattr(row, task->plan->input[side].time_index + 1,
+						 history->rows->tupdesc, &isnull);
+	return isnull ? SJ_TIME_MAX : DatumGetInt64(value);
+}
+
+/* The side whose next row is the older one; false at the end of both. */
+static bool
+next_side(const SjTask *task, History *histories, SjSide *side)
+{
+	bool		left = peek_history(&histories[SJ_LEFT]) != NULL;
+	bool		right = peek_history(&histories[SJ_RIGHT]) != NULL;
+
+	if (!left && !right)
+		return false;
+	if (left && right)
+		*side = history_time(task, SJ_RIGHT, &histories[SJ_RIGHT]) <
+			history_time(task, SJ_LEFT, &histories[SJ_LEFT]) ?
+			SJ_RIGHT : SJ_LEFT;
+	else
+		*side = left ? SJ_LEFT : SJ_RIGHT;
+	return true;
+}
+
+/* Feeds a row with its errors caught. */
+static void
+feed_row(SjTask *task, SjBatch *batch, SjSide side, History *history,
+		 int64 seq, TimestampTz now)
+{
+	MinimalTuple image =
+	minimal_tuple_from_heap_tuple(history->rows->vals[history->next]);
+
+	sj_feed_image_safely(task, batch, side, &history->layout, image, seq, now);
+	pfree(image);
+	history->next++;
+}
+
+/* Writes what has come up and lets go what has expired. */
+static void
+write_chunk(SjTask *task, SjBatch *batch)
+{
+	MemoryContext old = MemoryContextSwitchTo(batch->context);
+	SjWritten	written;
+	const SjChange *changes;
+	int64		n;
+
+	sj_clock_to_log(sj_engine_clock(task->engine), &batch->position.clock);
+	changes = sj_engine_changes(task->engine, &n);
+	sj_result_write(task->writer, changes, n, true,
+					batch->position.clock.watermark,
+					&batch->position.result_seq, &written);
+	batch->position.totals.rows_out += written.inserted;
+	batch->position.totals.rows_retracted += written.retracted;
+	sj_late_rows_store(task->def->join_id, task->plan,
+					   list_concat(batch->late_rows, written.late_rows));
+	MemoryContextSwitchTo(old);
+
+	MemoryContextReset(batch->context);
+	batch->late_rows = NIL;
+	batch->rows = 0;
+	sj_engine_end_batch(task->engine);
+	sj_task_publish(task);
+}
+
+static void
+feed_histories(SjTask *task, SjBatch *batch)
+{
+	History		histories[2];
+	SjSide		side;
+	TimestampTz now = sj_now();
+	int64		nrows = 0;
+
+	SPI_connect();
+	for (side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		open_history(task, side, &histories[side]);
+	while (next_side(task, histories, &side))
+	{
+		int64		seq = sj_numbers_take(1);
+
+		CHECK_FOR_INTERRUPTS();
+		feed_row(task, batch, side, &histories[side], seq, now);
+		if (++nrows % ROWS_PER_STEP == 0)
+			sj_engine_end_step(task->engine);
+		if (batch->rows >= ROWS_PER_WRITE)
+			write_chunk(task, batch);
+	}
+	sj_engine_end_step(task->engine);
+	write_chunk(task, batch);
+	SPI_finish();
+}
+
+/* Carries the live rows into the log and makes the first position. */
+static void
+store_first_position(SjTask *task, SjBatch *batch, const SjTick *tick,
+					 const SjLogSettings *settings)
+{
+	SjPosition *position = &batch->position;
+
+	sj_clock_to_log(sj_engine_clock(task->engine), &position->clock);
+	position->tick = tick->number;
+	position->txns = 0;
+	position->base_tick = tick->number;
+	position->base_txns = 0;
+	position->base.clock = position->clock;
+	position->base.settings = *settings;
+	position->base_xid = sj_checkpoint_write(task->def->join_id, task->engine);
+	sj_tick_store(tick);
+	sj_position_store(position);
+}
+
+static void
+start_engine(SjTask *task, const SjLogSettings *settings)
+{
+	SjClock		clock = {{SJ_TIME_MIN, SJ_TIME_MIN},
+	{SJ_TIME_MIN, SJ_TIME_MIN}, SJ_TIME_MIN, SJ_TIME_MIN};
+	MemoryContext old;
+
+	sj_task_apply_settings(task, settings);
+	sj_arena_reset(sj_join_slot_number(task->slot) + 1);
+	old = MemoryContextSwitchTo(task->context);
+	task->engine = sj_engine_create(&task->arena, &task->op, &clock);
+	MemoryContextSwitchTo(old);
+	if (task->engine == NULL)
+		sj_no_memory(task);
+	task->slot->state_root = sj_engine_root(task->engine);
+	task->slot->state_clean = false;
+}
+
+/*
+ * Runs the backfill in the current transaction, whose active snapshot is that
+ * of 'tick'.  Caller commits, and then tells the task.
+ */
+void
+sj_task_backfill(SjTask *task, SjTick *tick)
+{
+	SjBatch    *batch = &task->batch;
+	SjLogSettings settings;
+	SjSandbox	sandbox;
+
+	sj_join_slot_set_state(task->slot, SJ_JOIN_BACKFILLING);
+	sj_task_settings(task, &settings);
+	start_engine(task, &settings);
+	memset(&batch->position, 0, sizeof(SjPosition));
+	batch->position.join_id = task->def->join_id;
+
+	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
+	sj_batch_constraints_immediate();
+	if (task->def->with_data)
+		feed_histories(task, batch);
+	sj_sandbox_leave(&sandbox);
+	store_first_position(task, batch, tick, &settings);
+}

@@ -1,0 +1,170 @@
+/*-------------------------------------------------------------------------
+ *
+ * batch.c
+ *	  One batch: some whole steps, their results and the position after them,
+ *	  in one transaction.
+ *
+ * IDENTIFICATION
+ *	  src/worker/batch.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/xact.h"
+#include "commands/trigger.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "worker/task.h"
+
+/* An empty batch after the durable position. */
+void
+sj_batch_reset(SjTask *task, SjBatch *batch)
+{
+	MemoryContextReset(batch->context);
+	batch->fed = false;
+	batch->careful = false;
+	batch->consumed = false;
+	batch->late_rows = NIL;
+	batch->rows = 0;
+	batch->ntxns = 0;
+	batch->position = task->position;
+	sj_task_set_tick(task, &batch->tick, task->tick);
+}
+
+/* Feeds ticks until the batch is full or there are no more. */
+static void
+feed_batch(SjTask *task, SjBatch *batch, const SjTick *latest)
+{
+	while (batch->position.tick < latest->number && batch->rows < sj_batch_rows)
+	{
+		const SjTick *tick = batch->position.tick + 1 == latest->number ?
+		latest : sj_worker_tick(batch->position.tick + 1);
+
+		if (!sj_feed_tick(task, batch, batch->tick, tick, -1, sj_batch_rows))
+			break;
+		sj_task_set_tick(task, &batch->tick, tick);
+	}
+	sj_clock_to_log(sj_engine_clock(task->engine), &batch->position.clock);
+	batch->fed = true;
+}
+
+/* SET CONSTRAINTS ALL IMMEDIATE: nothing of the user's is left for commit. */
+void
+sj_batch_constraints_immediate(void)
+{
+	ConstraintsSetStmt *stmt = makeNode(ConstraintsSetStmt);
+
+	stmt->constraints = NIL;
+	stmt->deferred = false;
+	AfterTriggerSetState(stmt);
+}
+
+/*
+ * Writes what the engine said and the position after it, in the current
+ * transaction and as the owner.
+ */
+void
+sj_batch_write(SjTask *task, SjBatch *batch)
+{
+	SjPosition *position = &batch->position;
+	int64		n;
+	const SjChange *changes = sj_engine_changes(task->engine, &n);
+	int64		result_seq = task->position.result_seq;
+	SjWritten	written;
+
+	sj_batch_constraints_immediate();
+	sj_result_write(task->writer, changes, n, batch->careful,
+					position->clock.watermark, &result_seq, &written);
+	position->result_seq = result_seq;
+	position->totals.rows_out = task->position.totals.rows_out +
+		written.inserted;
+	position->totals.rows_retracted = task->position.totals.rows_retracted +
+		written.retracted;
+	sj_late_rows_store(task->def->join_id, task->plan,
+					   list_concat_copy(batch->late_rows, written.late_rows));
+	sj_position_store(position);
+}
+
+/* Bucket of a latency: bounds grow by 2^(1/4) from 100 us. */
+static int
+latency_bucket(int64 usec)
+{
+	int			bucket;
+
+	if (usec <= 100)
+		return 0;
+	bucket = (int) ceil(4.0 * log2(usec / 100.0));
+	return Min(bucket, SJ_LATENCY_BUCKETS - 1);
+}
+
+static void
+count_batch(SjTask *task, SjBatch *batch, TimestampTz started)
+{
+	SjJoinSlot *slot = task->slot;
+	TimestampTz now = sj_now();
+	int64		usec = now - started;
+
+	for (int i = 0; i < batch->ntxns; i++)
+		pg_atomic_fetch_add_u64(&slot->latency[latency_bucket(now - batch->captured_at[i])], 1);
+	pg_atomic_fetch_add_u64(&slot->batches, 1);
+	pg_atomic_fetch_add_u64(&slot->total_batch_usec, usec);
+	pg_atomic_write_u64(&slot->last_batch_usec, usec);
+	pg_atomic_write_u64(&slot->last_batch_at, (uint64) now);
+	if (sj_log_min_batch_duration >= 0 &&
+		usec >= (int64) sj_log_min_batch_duration * 1000)
+		ereport(LOG,
+				(errmsg("sjoin: batch of %lld rows took %.3f ms",
+						(long long) batch->rows, usec / 1000.0)));
+}
+
+/* The batch is durable: the engine lets expired rows go. */
+static void
+finish_batch(SjTask *task, SjBatch *batch, TimestampTz started)
+{
+	task->position = batch->position;
+	sj_task_set_tick(task, &task->tick, batch->tick);
+	sj_engine_end_batch(task->engine);
+	task->slot->state_tick = task->position.tick;
+	task->slot->state_txns = task->position.txns;
+	task->slot->state_clean = true;
+	if (batch->consumed)
+		count_batch(task, batch, started);
+	sj_task_publish(task);
+	sj_batch_reset(task, batch);
+}
+
+/*
+ * Runs one batch up to the tick 'latest'; true when there is more.  On an
+ * error the transaction is the caller's to abort; a batch that has been fed is
+ * kept and written by the next call.
+ */
+bool
+sj_task_run_batch(SjTask *task, const SjTick *latest)
+{
+	SjBatch    *batch = &task->batch;
+	TimestampTz started = sj_now();
+	SjSandbox	sandbox;
+
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
+	if (!batch->fed)
+	{
+		task->slot->state_clean = false;
+		feed_batch(task, batch, latest);
+	}
+	if (batch->consumed)
+		sj_batch_write(task, batch);
+	sj_sandbox_leave(&sandbox);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+
+	finish_batch(task, batch, started);
+	return task->position.tick < latest->number;
+}

@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * launcher.h
+ *	  The process that starts workers where joins are.
+ *
+ * IDENTIFICATION
+ *	  src/worker/launcher.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_LAUNCHER_H
+#define SJ_LAUNCHER_H
+
+#include "sjoin.h"
+
+/* From _PG_init, while preloading. */
+extern void sj_launcher_register(void);
+
+/* Asks for a worker in this database; when 'slot' has one, it is woken. */
+extern void sj_request_worker(Oid database);
+
+#endif							/* SJ_LAUNCHER_H */

@@ -1,0 +1,201 @@
+/*-------------------------------------------------------------------------
+ *
+ * rebuild.c
+ *	  Getting a join's state back: adopted as it is, or rebuilt from the log;
+ *	  and the checkpoints that keep rebuilding short (A7).
+ *
+ * A rebuild starts from the rows carried forward at the base of the position,
+ * with the clock and the settings of then, and consumes the log up to the
+ * position in the same steps as before, emitting nothing.  The clock must then
+ * be the one that the position recorded; that is checked.
+ *
+ * IDENTIFICATION
+ *	  src/worker/rebuild.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "guc.h"
+#include "log/event_log.h"
+#include "miscadmin.h"
+#include "store/checkpoint.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "worker/task.h"
+
+/* A state left by a worker that went away in order? */
+static bool
+can_adopt(const SjTask *task)
+{
+	const SjJoinSlot *slot = task->slot;
+
+	return slot->state_clean && slot->state_root != SJ_NO_PAGE &&
+		slot->state_tick == task->position.tick &&
+		slot->state_txns == task->position.txns;
+}
+
+static void
+drop_state(SjTask *task)
+{
+	task->slot->state_clean = false;
+	task->slot->state_root = SJ_NO_PAGE;
+	task->engine = NULL;
+	sj_arena_reset(sj_join_slot_number(task->slot) + 1);
+}
+
+static void
+create_engine(SjTask *task, const SjLogClock *log_clock)
+{
+	SjClock		clock;
+	MemoryContext old = MemoryContextSwitchTo(task->context);
+
+	sj_clock_from_log(log_clock, &clock);
+	task->engine = sj_engine_create(&task->arena, &task->op, &clock);
+	MemoryContextSwitchTo(old);
+	if (task->engine == NULL)
+		sj_no_memory(task);
+	task->slot->state_root = sj_engine_root(task->engine);
+}
+
+/* Takes in a row that was carried forward. */
+static void
+restore_row(void *arg, const SjCarriedRow *carried, MinimalTuple tuple)
+{
+	SjTask	   *task = arg;
+	SjEvent		event;
+
+	CHECK_FOR_INTERRUPTS();
+	event.seq = carried->seq;
+	sj_input_stored_event(&task->input[carried->side], tuple, &event);
+	if (sj_engine_restore(task->engine, &event, carried->degree,
+						  carried->padded) == SJ_NO_MEMORY)
+		sj_no_memory(task);
+}
+
+/* Consumes the log from the base to the position. */
+static void
+replay_log(SjTask *task)
+{
+	SjBatch    *batch = &task->batch;
+	SjTick	   *before = sj_tick_load(task->position.base_tick);
+	int64		ignored;
+
+	if (before == NULL)
+		elog(ERROR, "tick " INT64_FORMAT " is not in the log",
+			 task->position.base_tick);
+	batch->position = task->position;
+	batch->position.tick = task->position.base_tick;
+	batch->position.txns = task->position.base_txns;
+
+	while (batch->position.tick < task->position.tick ||
+		   batch->position.txns < task->position.txns)
+	{
+		const SjTick *tick = sj_worker_tick(batch->position.tick + 1);
+		bool		last = tick->number > task->position.tick;
+
+		batch->rows = 0;
+		if (sj_feed_tick(task, batch, before, tick,
+						 last ? task->position.txns : -1, PG_INT64_MAX))
+			before = sj_tick_copy(tick);
+		else if (!last)
+			elog(ERROR, "tick " INT64_FORMAT " could not be consumed",
+				 tick->number);
+		(void) sj_engine_changes(task->engine, &ignored);
+		sj_engine_end_batch(task->engine);
+	}
+}
+
+/* The rebuilt clock must be the recorded one. */
+static void
+check_clock(SjTask *task)
+{
+	SjLogClock	clock;
+
+	sj_clock_to_log(sj_engine_clock(task->engine), &clock);
+	if (memcmp(&clock, &task->position.clock, sizeof(clock)) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("the state rebuilt from the event log does not fit the position of the join"),
+				 errdetail("The watermark is " INT64_FORMAT ", recorded is " INT64_FORMAT ".",
+						   clock.watermark, task->position.clock.watermark)));
+}
+
+/* Caller is in a transaction and in the owner's sandbox. */
+void
+sj_task_rebuild(SjTask *task)
+{
+	const SjPosition *position = &task->position;
+	MemoryContext old;
+
+	sj_task_apply_settings(task, &position->base.settings);
+	if (can_adopt(task))
+	{
+		old = MemoryContextSwitchTo(task->context);
+		task->engine = sj_engine_attach(&task->arena, &task->op,
+										task->slot->state_root);
+		MemoryContextSwitchTo(old);
+		check_clock(task);
+		return;
+	}
+
+	sj_join_slot_set_state(task->slot, SJ_JOIN_REBUILDING);
+	drop_state(task);
+	create_engine(task, &position->base.clock);
+	if (FullTransactionIdIsValid(position->base_xid))
+		sj_checkpoint_read(task->def->join_id, position->base_xid,
+						   restore_row, task);
+	task->known_failures = sj_failures_load(task->def->join_id,
+											&task->nknown_failures);
+	task->replaying = true;
+	replay_log(task);
+	task->replaying = false;
+	task->nknown_failures = 0;
+	sj_batch_reset(task, &task->batch);
+	check_clock(task);
+	task->slot->state_tick = position->tick;
+	task->slot->state_txns = position->txns;
+	task->slot->state_clean = true;
+	pg_atomic_fetch_add_u64(&task->slot->restarts, 1);
+}
+
+/*
+ * Is the log since the base long enough for carrying the state forward to be
+ * cheap beside it, or have the settings changed?
+ */
+bool
+sj_task_wants_checkpoint(const SjTask *task)
+{
+	SjEngineStats stats;
+	int64		log_bytes = task->base_chunks * SJ_CHUNK_BYTES;
+
+	if (log_bytes < (int64) sj_log_segment_size * 1024 * 1024)
+		return false;
+	sj_engine_stats(task->engine, &stats);
+	return log_bytes > 2 * (int64) stats.pages * SJ_PAGE_SIZE;
+}
+
+/* Carries the state forward, in a transaction of its own. */
+void
+sj_task_checkpoint(SjTask *task)
+{
+	SjPosition	position;
+
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	position = task->position;
+	position.base_tick = position.tick;
+	position.base_txns = position.txns;
+	position.base.clock = position.clock;
+	sj_task_settings(task, &position.base.settings);
+	position.base_xid = sj_checkpoint_write(task->def->join_id, task->engine);
+	sj_position_store(&position);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+
+	task->position = position;
+	task->base_xmin = task->tick->xmin;
+	task->base_chunks = 0;
+	sj_task_apply_settings(task, &position.base.settings);
+}

@@ -1,0 +1,474 @@
+/*-------------------------------------------------------------------------
+ *
+ * task.c
+ *	  A join's life in its worker: compiled from its definition, closed.
+ *
+ * Whatever the definition depends on (a function, a renamed column, a
+ * privilege) may change while the join runs.  Invalidations set 'recheck', and
+ * before its next batch the task compiles anew.  The state does not depend on
+ * it: the signature of the definition must be the same, or the join stops.
+ *
+ * IDENTIFICATION
+ *	  src/worker/task.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "catalog/stream_def.h"
+#include "emit/attempt.h"
+#include "executor/executor.h"
+#include "log/event_log.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rls.h"
+#include "utils/syscache.h"
+#include "worker/task.h"
+
+/* -- questions of the engine ---------------------------------------------- */
+
+static Datum
+tuple_value(MinimalTuple tuple, AttrNumber attno, TupleDesc desc, bool *isnull)
+{
+	HeapTupleData htup;
+
+	htup.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	htup.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	return heap_getattr(&htup, attno, desc, isnull);
+}
+
+/* SjOperator.same_key: the SQL equality of all keys (R3). */
+static bool
+same_key(void *arg, SjSide side_a, MinimalTuple a, SjSide side_b,
+		 MinimalTuple b)
+{
+	SjTask	   *task = arg;
+	SjTaskInput *input_a = &task->input[side_a];
+	SjTaskInput *input_b = &task->input[side_b];
+	MemoryContext old;
+	bool		same = true;
+
+	old = MemoryContextSwitchTo(input_a->econtext->ecxt_per_tuple_memory);
+	for (int i = 0; i < input_a->nkeys && same; i++)
+	{
+		bool		null_a;
+		bool		null_b;
+		Datum		value_a = tuple_value(a, input_a->plan->key_attno[i],
+										  input_a->plan->desc, &null_a);
+		Datum		value_b = tuple_value(b, input_b->plan->key_attno[i],
+										  input_b->plan->desc, &null_b);
+
+		Assert(!null_a && !null_b);
+		same = DatumGetBool(FunctionCall2Coll(&task->equals[i * 4 + side_a * 2 + side_b],
+											  input_a->collation[i],
+											  value_a, value_b));
+	}
+	MemoryContextSwitchTo(old);
+	return same;
+}
+
+static int
+compare_failed_pair(const void *a, const void *b)
+{
+	const SjFailedPair *x = a;
+	const SjFailedPair *y = b;
+
+	if (x->left_seq != y->left_seq)
+		return x->left_seq < y->left_seq ? -1 : 1;
+	if (x->right_seq != y->right_seq)
+		return x->right_seq < y->right_seq ? -1 : 1;
+	return 0;
+}
+
+static bool
+failed_before(const SjTask *task, int64 left_seq, int64 right_seq)
+{
+	SjFailedPair pair = {left_seq, right_seq};
+
+	return task->nknown_failures > 0 &&
+		bsearch(&pair, task->known_failures, task->nknown_failures,
+				sizeof(SjFailedPair), compare_failed_pair) != NULL;
+}
+
+static bool
+residual_holds(SjTask *task, MinimalTuple left, MinimalTuple right)
+{
+	ResetExprContext(task->pair_context);
+	ExecStoreMinimalTuple(left, task->pair_slot[SJ_LEFT], false);
+	ExecStoreMinimalTuple(right, task->pair_slot[SJ_RIGHT], false);
+	return ExecQual(task->residual, task->pair_context);
+}
+
+/* Records that the condition of a pair failed (R8). */
+static void
+record_failed_pair(SjTask *task, int64 left_seq, MinimalTuple left,
+				   int64 right_seq, MinimalTuple right, ErrorData *error)
+{
+	SjLateRow  *late;
+	MemoryContext old;
+
+	if (task->replaying)
+		return;
+	old = MemoryContextSwitchTo(task->batch.context);
+	late = palloc0(sizeof(SjLateRow));
+	late->side = SJ_LEFT;
+	late->op = SJ_OP_PAIR;
+	late->reason = SJ_REASON_ERROR;
+	late->seq = left_seq;
+	late->other_seq = right_seq;
+	late->event_time = SJ_TIME_MIN;
+	late->watermark = sj_engine_clock(task->engine)->watermark;
+	late->sqlstate = error->sqlerrcode;
+	late->message = pstrdup(error->message);
+	late->image = heap_copy_minimal_tuple(left);
+	late->old_image = heap_copy_minimal_tuple(right);
+	task->batch.late_rows = lappend(task->batch.late_rows, late);
+	MemoryContextSwitchTo(old);
+}
+
+/* A pair under test, for sj_attempt(). */
+typedef struct PairTest
+{
+	SjTask	   *task;
+	MinimalTuple left;
+	MinimalTuple right;
+	bool		holds;
+} PairTest;
+
+static void
+test_pair(void *arg)
+{
+	PairTest   *test = arg;
+
+	test->holds = residual_holds(test->task, test->left, test->right);
+}
+
+/* The condition in a subtransaction: an error is the pair's, not the batch's. */
+static SjPairVerdict
+careful_verdict(SjTask *task, int64 left_seq, MinimalTuple left,
+				int64 right_seq, MinimalTuple right)
+{
+	PairTest	test = {task, left, right, false};
+	ErrorData  *error = sj_attempt(test_pair, &test);
+
+	if (error == NULL)
+		return test.holds ? SJ_PAIR_YES : SJ_PAIR_NO;
+	record_failed_pair(task, left_seq, left, right_seq, right, error);
+	return SJ_PAIR_FAILED;
+}
+
+/* SjOperator.verdict */
+static SjPairVerdict
+pair_verdict(void *arg, int64 left_seq, MinimalTuple left, int64 right_seq,
+			 MinimalTuple right)
+{
+	SjTask	   *task = arg;
+
+	if (failed_before(task, left_seq, right_seq))
+		return SJ_PAIR_FAILED;
+	if (task->careful)
+		return careful_verdict(task, left_seq, left, right_seq, right);
+	return residual_holds(task, left, right) ? SJ_PAIR_YES : SJ_PAIR_NO;
+}
+
+/* -- compiling ------------------------------------------------------------ */
+
+static void
+stop(SjTask *task, const char *reason)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the definition of the join %s", reason),
+			 errhint("The result stays as it is.  Drop the join and create it again.")));
+}
+
+/* May the owner still read what the join reads (P2, P3)? */
+static void
+check_privileges(const SjTask *task)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		const SjJoinInput *input = &task->query->input[side];
+		int			attno = -1;
+
+		if (check_enable_rls(input->relid, task->owner, true) == RLS_ENABLED)
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("row-level security of table \"%s\" applies to the owner of the join",
+							get_rel_name(input->relid))));
+		if (pg_class_aclcheck(input->relid, task->owner, ACL_SELECT) == ACLCHECK_OK)
+			continue;
+		while ((attno = bms_next_member(input->columns, attno)) >= 0)
+			if (pg_attribute_aclcheck(input->relid, (AttrNumber) attno,
+									  task->owner, ACL_SELECT) != ACLCHECK_OK)
+				ereport(ERROR,
+						(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						 errmsg("the owner of the join may no longer read table \"%s\"",
+								get_rel_name(input->relid))));
+	}
+}
+
+static void
+open_equalities(SjTask *task)
+{
+	ListCell   *lc;
+
+	task->equals = palloc0(sizeof(FmgrInfo) * 4 *
+						   list_length(task->query->keys));
+	foreach(lc, task->query->keys)
+	{
+		SjJoinKey  *key = lfirst(lc);
+		int			i = foreach_current_index(lc) * 4;
+
+		for (int side = 0; side < 4; side++)
+			fmgr_info(key->equal[side / 2][side % 2], &task->equals[i + side]);
+	}
+}
+
+static void
+open_pairs(SjTask *task)
+{
+	task->pair_context = CreateStandaloneExprContext();
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		task->pair_slot[side] =
+			MakeSingleTupleTableSlot(task->plan->input[side].desc,
+									 &TTSOpsMinimalTuple);
+	task->pair_context->ecxt_outertuple = task->pair_slot[SJ_LEFT];
+	task->pair_context->ecxt_innertuple = task->pair_slot[SJ_RIGHT];
+	task->residual = task->plan->residual == NIL ? NULL :
+		ExecInitQual(task->plan->residual, NULL);
+}
+
+static void
+set_operator(SjTask *task)
+{
+	SjOperator *op = &task->op;
+
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		op->pad[side] = task->query->pad[side];
+		op->reach[side] = sj_bounds_keep(&task->query->bounds, side);
+	}
+	op->final = sj_join_is_final(task->def);
+	op->same_key = same_key;
+	op->verdict = task->residual != NULL ? pair_verdict : NULL;
+	op->arg = task;
+}
+
+/* Reads the definition; what the user dropped or changed stops the join. */
+static void
+read_definition(SjTask *task)
+{
+	SjJoinShape shape;
+	Query	   *query;
+	HeapTuple	tuple;
+
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(task->def->result));
+	if (!HeapTupleIsValid(tuple))
+		stop(task, "has lost its result table");
+	task->owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(task->def->definition)))
+		stop(task, "has been dropped");
+	query = sj_join_definition(task->def->definition);
+	if (sj_query_signature(query) != task->def->signature)
+		stop(task, "has been changed");
+	sj_join_shape(task->def, &shape);
+	task->query = sj_query_analyze(query, &shape);
+	if (sj_join_is_final(task->def))
+		task->query->bounds.timeout[SJ_LEFT] =
+			task->query->bounds.timeout[SJ_RIGHT] = -1;
+}
+
+void
+sj_task_compile(SjTask *task)
+{
+	MemoryContext old;
+	SjSandbox	sandbox;
+
+	Assert(!task->batch.fed);
+	if (task->plan_context != NULL)
+		MemoryContextDelete(task->plan_context);
+	task->plan_context = AllocSetContextCreate(task->context, "sjoin plan",
+											   ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(task->plan_context);
+
+	read_definition(task);
+	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
+	check_privileges(task);
+	task->plan = sj_join_plan(task->query);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		sj_input_open(&task->input[side], side, task->query, task->plan);
+	open_equalities(task);
+	open_pairs(task);
+	task->writer = sj_result_open(task->def, task->plan);
+	sj_sandbox_leave(&sandbox);
+	set_operator(task);
+
+	MemoryContextSwitchTo(old);
+	task->recheck = false;
+}
+
+/* -- settings and positions ----------------------------------------------- */
+
+/* The settings as they are now. */
+void
+sj_task_settings(SjTask *task, SjLogSettings *settings)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		SjStreamDef *stream = sj_stream_def_get(task->query->input[side].relid);
+
+		if (stream == NULL)
+			stop(task, "has lost a stream");
+		settings->delay[side] = sj_stream_delay(stream);
+		settings->max_future[side] = sj_stream_max_future(stream);
+	}
+	settings->allowed_lateness = sj_join_lateness(task->def, task->query);
+}
+
+void
+sj_task_apply_settings(SjTask *task, const SjLogSettings *settings)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		task->op.delay[side] = settings->delay[side];
+		task->input[side].max_future = settings->max_future[side];
+	}
+	task->op.allowed_lateness = settings->allowed_lateness;
+}
+
+void
+sj_clock_to_log(const SjClock *clock, SjLogClock *log_clock)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		log_clock->input[side] = clock->input[side];
+		log_clock->max_event_time[side] = clock->max_event_time[side];
+	}
+	log_clock->watermark = clock->watermark;
+	log_clock->horizon = clock->horizon;
+}
+
+void
+sj_clock_from_log(const SjLogClock *log_clock, SjClock *clock)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		clock->input[side] = log_clock->input[side];
+		clock->max_event_time[side] = log_clock->max_event_time[side];
+	}
+	clock->watermark = log_clock->watermark;
+	clock->horizon = log_clock->horizon;
+}
+
+/* Replaces a remembered tick. */
+void
+sj_task_set_tick(SjTask *task, SjTick **to, const SjTick *tick)
+{
+	MemoryContext old = MemoryContextSwitchTo(task->context);
+	SjTick	   *copy = sj_tick_copy(tick);
+
+	if (*to != NULL)
+	{
+		if ((*to)->xip != NULL)
+			pfree((*to)->xip);
+		pfree(*to);
+	}
+	*to = copy;
+	MemoryContextSwitchTo(old);
+}
+
+/* -- what others see ------------------------------------------------------ */
+
+static void
+publish_input(SjTask *task, SjSide side, const SjClock *clock,
+			  const SjEngineStats *stats)
+{
+	SjInputStats *shown = &task->slot->input[side];
+	SjInputTotals *totals = &task->position.totals.input[side];
+
+	pg_atomic_write_u64(&shown->rows_in, totals->rows_in);
+	pg_atomic_write_u64(&shown->rows_late, totals->rows_late);
+	pg_atomic_write_u64(&shown->rows_null_key, totals->rows_null_key);
+	pg_atomic_write_u64(&shown->rows_future, totals->rows_future);
+	pg_atomic_write_u64(&shown->rows_filtered, totals->rows_filtered);
+	pg_atomic_write_u64(&shown->rows_matched, stats->matched[side]);
+	pg_atomic_write_u64(&shown->rows_expired, stats->expired[side]);
+	pg_atomic_write_u64(&shown->state_rows, stats->rows[side]);
+	pg_atomic_write_u64(&shown->watermark, (uint64) clock->input[side]);
+	pg_atomic_write_u64(&shown->max_event_time,
+						(uint64) clock->max_event_time[side]);
+}
+
+/* Copies figures of the task to its slot. */
+void
+sj_task_publish(SjTask *task)
+{
+	SjJoinSlot *slot = task->slot;
+	const SjClock *clock = sj_engine_clock(task->engine);
+	SjEngineStats stats;
+
+	sj_engine_stats(task->engine, &stats);
+	pg_atomic_write_u64(&slot->tick, task->position.tick);
+	pg_atomic_write_u64(&slot->watermark, (uint64) clock->watermark);
+	pg_atomic_write_u64(&slot->horizon, (uint64) clock->horizon);
+	pg_atomic_write_u64(&slot->rows_out, task->position.totals.rows_out);
+	pg_atomic_write_u64(&slot->rows_retracted,
+						task->position.totals.rows_retracted);
+	pg_atomic_write_u64(&slot->rows_unmatched, stats.unmatched);
+	pg_atomic_write_u64(&slot->state_keys, stats.keys);
+	pg_atomic_write_u64(&slot->state_pages, stats.pages);
+	pg_atomic_write_u64(&slot->timers, stats.timers);
+	pg_atomic_write_u64(&slot->oldest_timer, (uint64) stats.oldest_timer);
+	pg_atomic_write_u64(&slot->log_bytes, task->base_chunks * SJ_CHUNK_BYTES);
+	publish_input(task, SJ_LEFT, clock, &stats);
+	publish_input(task, SJ_RIGHT, clock, &stats);
+}
+
+/* -- life ----------------------------------------------------------------- */
+
+/* A task for a definition, not yet compiled. */
+SjTask *
+sj_task_create(const SjJoinDef *def)
+{
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
+												  "sjoin task",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	SjTask	   *task = palloc0(sizeof(SjTask));
+
+	task->context = context;
+	task->def = palloc(sizeof(SjJoinDef));
+	*task->def = *def;
+	task->def->time_zone = pstrdup(def->time_zone);
+	task->def->query = pstrdup(def->query);
+	task->def->side_ttl = def->side_ttl ? pstrdup(def->side_ttl) : NULL;
+	task->recheck = true;
+	task->batch.context = AllocSetContextCreate(context, "sjoin batch",
+												ALLOCSET_DEFAULT_SIZES);
+	task->slot = sj_join_slot(def->join_id, true);
+	if (task->slot == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many joins"),
+				 errhint("Raise sjoin.max_joins and restart the server.")));
+	task->slot->result = def->result;
+	sj_arena_open(&task->arena, sj_join_slot_number(task->slot) + 1);
+	MemoryContextSwitchTo(old);
+	return task;
+}
+
+/* Ends a task; 'forget' gives back its slot and state, too. */
+void
+sj_task_close(SjTask *task, bool forget)
+{
+	if (forget)
+		sj_join_slot_free(task->slot);
+	MemoryContextDelete(task->context);
+}

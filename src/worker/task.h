@@ -1,0 +1,134 @@
+/*-------------------------------------------------------------------------
+ *
+ * task.h
+ *	  One running join in its worker.
+ *
+ * A task is opened (compiled) from its definition, gets its state (adopted,
+ * rebuilt, or by backfill), and then runs batches.  A batch has two phases:
+ * feeding the engine, and writing what the engine said together with the new
+ * position.  When writing fails the batch is kept and written again, so that
+ * the engine never has to undo; when feeding fails the state is thrown away
+ * and rebuilt.
+ *
+ * IDENTIFICATION
+ *	  src/worker/task.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_TASK_H
+#define SJ_TASK_H
+
+#include "sjoin.h"
+
+#include "catalog/join_def.h"
+#include "catalog/join_plan.h"
+#include "emit/result_table.h"
+#include "emit/side_output.h"
+#include "engine/engine.h"
+#include "log/position.h"
+#include "log/tick.h"
+#include "shmem.h"
+#include "worker/join_input.h"
+#include "worker/sandbox.h"
+
+/* What has been fed and not yet been written. */
+typedef struct SjBatch
+{
+	MemoryContext context;		/* late rows; reset when the batch is done */
+	bool		fed;			/* only the writing is left */
+	bool		careful;		/* a try failed: look for the rows at fault */
+	bool		consumed;		/* a step of this join was in it */
+	SjPosition	position;		/* after it */
+	SjTick	   *tick;			/* of that position; in the task's context */
+	List	   *late_rows;		/* of SjLateRow */
+	int64		rows;
+	TimestampTz *captured_at;	/* of each transaction, for the latency */
+	int			ntxns;
+	int			allocated;
+} SjBatch;
+
+typedef struct SjTask
+{
+	/* life of the task */
+	MemoryContext context;
+	SjJoinDef  *def;
+	SjJoinSlot *slot;
+	Oid			owner;
+	bool		gone;			/* definition dropped */
+	bool		recheck;		/* something it depends on changed */
+
+	/* compiled; replaced as a whole by sj_task_compile() */
+	MemoryContext plan_context;
+	SjJoinQuery *query;
+	SjJoinPlan *plan;
+	SjTaskInput input[2];
+	SjResultWriter *writer;
+	FmgrInfo   *equals;			/* [key][side][side] */
+	ExprContext *pair_context;
+	TupleTableSlot *pair_slot[2];
+	ExprState  *residual;		/* NULL: none */
+
+	/* state */
+	SjOperator	op;
+	SjArena		arena;
+	SjEngine   *engine;			/* NULL: none yet */
+	bool		has_position;
+	SjPosition	position;		/* durable */
+	SjTick	   *tick;			/* of the position */
+	FullTransactionId base_xmin;	/* the log is needed from here on */
+	int64		base_chunks;	/* read since the base */
+	SjBatch		batch;
+
+	/* failures in a row, and when to try again */
+	int			failures;
+	TimestampTz retry_at;		/* 0: now; DT_NOEND: never */
+
+	/* while feeding */
+	bool		replaying;		/* rebuild: nothing is emitted or counted */
+	bool		careful;		/* errors of a pair are caught */
+	SjFailedPair *known_failures;	/* rebuild: pairs that failed */
+	int			nknown_failures;
+} SjTask;
+
+/* task.c */
+extern SjTask *sj_task_create(const SjJoinDef *def);
+extern void sj_task_close(SjTask *task, bool forget);
+/* (Re)compiles; error when the definition vanished or changed. */
+extern void sj_task_compile(SjTask *task);
+extern void sj_task_settings(SjTask *task, SjLogSettings *settings);
+extern void sj_task_apply_settings(SjTask *task, const SjLogSettings *settings);
+extern void sj_task_publish(SjTask *task);
+extern void sj_task_set_tick(SjTask *task, SjTick **to, const SjTick *tick);
+extern void sj_clock_to_log(const SjClock *clock, SjLogClock *log_clock);
+extern void sj_clock_from_log(const SjLogClock *log_clock, SjClock *clock);
+
+/* feed.c */
+extern bool sj_feed_tick(SjTask *task, SjBatch *batch, const SjTick *before,
+						 const SjTick *tick, int stop_after_txns,
+						 int64 max_rows);
+extern void sj_feed_image(SjTask *task, SjBatch *batch, SjSide side,
+						  SjImageLayout *layout, MinimalTuple image,
+						  int64 seq, TimestampTz captured_at);
+extern void sj_feed_image_safely(SjTask *task, SjBatch *batch, SjSide side,
+								 SjImageLayout *layout, MinimalTuple image,
+								 int64 seq, TimestampTz captured_at);
+extern void sj_no_memory(SjTask *task) pg_attribute_noreturn();
+
+/* rebuild.c */
+extern void sj_task_rebuild(SjTask *task);
+extern void sj_task_checkpoint(SjTask *task);
+extern bool sj_task_wants_checkpoint(const SjTask *task);
+
+/* backfill.c */
+extern void sj_task_backfill(SjTask *task, SjTick *tick);
+
+/* batch.c */
+extern bool sj_task_run_batch(SjTask *task, const SjTick *latest);
+extern void sj_batch_write(SjTask *task, SjBatch *batch);
+extern void sj_batch_reset(SjTask *task, SjBatch *batch);
+extern void sj_batch_constraints_immediate(void);
+
+/* ticks by number, from the worker's memory or the log */
+extern const SjTick *sj_worker_tick(int64 number);
+
+#endif							/* SJ_TASK_H */
