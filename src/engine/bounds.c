@@ -28,7 +28,6 @@
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
-#define DUE_SLACK		(3 * USECS_PER_DAY)
 #define RANGE_SLACK		(4 * USECS_PER_DAY)
 #define SAFE_DISTANCE	(10 * USECS_PER_DAY)	/* from the ends of time */
 
@@ -138,7 +137,7 @@ sj_bounds_reach(const SjBounds *bounds, SjSide side, SjTime event_time,
 		reach->due = sj_time_add(event_time, bounds->timeout[side]);
 	else if (latest->known && latest->calendar)
 		reach->due = partner_end(bounds, latest, side, event_time, 1,
-								 DUE_SLACK);
+								 SJ_DUE_SLACK);
 	else
 		reach->due = reach->until;
 }

@@ -50,6 +50,12 @@ typedef struct SjReach
 	SjTime		expires;		/* stays in state until horizon > expires */
 } SjReach;
 
+/*
+ * The deadline of a row that has only the inverse of a calendar interval is so
+ * much later, in usec.
+ */
+#define SJ_DUE_SLACK	(3 * USECS_PER_DAY)
+
 /* Calendar arithmetic uses the session's TimeZone, as SQL does. */
 extern void sj_bounds_reach(const SjBounds *bounds, SjSide side,
 							SjTime event_time, SjReach *reach);

@@ -26,6 +26,7 @@
 #include "utils/memutils.h"
 
 #define INITIAL_PARTNERS 64
+#define KEPT_PARTNERS	65536	/* a longer array is given back */
 
 /* ----- life ----- */
 
@@ -364,12 +365,25 @@ sj_engine_changes(SjEngine *engine, int64 *n)
 	return engine->nchanges > 0 ? engine->changes : NULL;
 }
 
+/* Gives back an array that a row with very many partners has left. */
+static void
+trim_partners(SjEngine *engine)
+{
+	if (engine->max_partners <= KEPT_PARTNERS)
+		return;
+	engine->partners = repalloc(engine->partners,
+								INITIAL_PARTNERS * sizeof(SjPartner));
+	engine->max_partners = INITIAL_PARTNERS;
+	engine->npartners = 0;
+}
+
 /* The changes are durable: forget them, and let expired rows go. */
 void
 sj_engine_end_batch(SjEngine *engine)
 {
 	sj_changes_net(engine);
 	sj_changes_end_batch(engine);
+	trim_partners(engine);
 	sj_state_expire(engine);
 }
 

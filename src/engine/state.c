@@ -14,8 +14,9 @@
  * A slice covers a range of time whose length is a power of two.  Ranges are
  * aligned to their length, hence nested or disjoint, and slices of different
  * lengths live side by side: when a side would need more than SJ_MAX_SLICES,
- * the length is doubled and slices that now fall together are merged; when few
- * are left it shrinks again for slices to come.
+ * or has some that hardly fill a page each, the length is doubled and slices
+ * that now fall together are merged; when few are left it shrinks again for
+ * slices to come.
  *
  * IDENTIFICATION
  *	  src/engine/state.c
@@ -27,6 +28,7 @@
 #define SJ_MIN_WIDTH	(INT64CONST(1) << 20)	/* about a second */
 #define SJ_MAX_WIDTH	(INT64CONST(1) << 62)
 #define SJ_SLICES_PER_REACH 8
+#define SJ_SOME_SLICES	8
 #define SJ_PAGE_ROOM	(SJ_PAGE_SIZE - sizeof(SjPageHeader))
 
 StaticAssertDecl(sizeof(SjRoot) <= SJ_PAGE_SIZE, "root must fit a page");
@@ -130,6 +132,7 @@ merge_slices(SjEngine *engine, SjSlice *to, const SjSlice *from)
 {
 	sj_page_header(engine, to->tail)->next = from->head;
 	to->tail = from->tail;
+	to->bytes += from->bytes;
 	if (to->fill == SJ_NO_PAGE ||
 		(from->fill != SJ_NO_PAGE &&
 		 sj_page_header(engine, from->fill)->used <
@@ -167,7 +170,22 @@ widen_slices(SjEngine *engine, SjSliceSet *set)
 	}
 }
 
-/* The slice for rows that leave at this time, created if 'page' is given. */
+/* Would one more slice be too many, for the table or for so little data? */
+static bool
+must_widen(const SjSliceSet *set)
+{
+	uint64		bytes = 0;
+
+	if (set->n < SJ_SOME_SLICES)
+		return false;
+	if (set->n == SJ_MAX_SLICES)
+		return true;
+	for (uint32 i = 0; i < set->n; i++)
+		bytes += set->slice[i].bytes;
+	return bytes < (uint64) set->n * SJ_PAGE_SIZE / 2;
+}
+
+/* A new slice, whose first page this is, for rows that leave at this time. */
 static SjSlice *
 add_slice(SjEngine *engine, SjSliceSet *set, SjTime leaves, uint32 page)
 {
@@ -181,6 +199,7 @@ add_slice(SjEngine *engine, SjSliceSet *set, SjTime leaves, uint32 page)
 	slice->head = page;
 	slice->tail = page;
 	slice->fill = SJ_NO_PAGE;
+	slice->bytes = 0;
 	return slice;
 }
 
@@ -230,18 +249,17 @@ sj_row_reserve(SjEngine *engine, const SjEvent *event)
 	uint32		size = row_size(event);
 	uint32		page;
 
+	while (slice == NULL && must_widen(set))
+	{
+		widen_slices(engine, set);
+		slice = find_slice(set, leaves);
+	}
 	if (slice != NULL && slice_has_room(engine, slice, size))
 		return true;
 
 	page = new_row_page(engine, size);
 	if (page == SJ_NO_PAGE)
 		return false;
-
-	while (slice == NULL && set->n == SJ_MAX_SLICES)
-	{
-		widen_slices(engine, set);
-		slice = find_slice(set, leaves);
-	}
 	if (slice == NULL)
 		slice = add_slice(engine, set, leaves, page);
 	else
@@ -276,6 +294,7 @@ sj_row_store(SjEngine *engine, const SjEvent *event)
 	page->used += row->size;
 	page->nrows++;
 	page->leaves = Max(page->leaves, leaves);
+	slice->bytes += row->size;
 	engine->root->rows[event->side]++;
 	return handle;
 }
@@ -308,6 +327,7 @@ drop_oldest_page(SjEngine *engine, SjSide side, SjSlice *slice)
 
 	drop_page_rows(engine, side, page);
 	slice->head = page->next;
+	slice->bytes -= page->used - sizeof(SjPageHeader);
 	if (slice->fill == number)
 		slice->fill = SJ_NO_PAGE;
 	sj_page_free(engine, number, page->npages);
@@ -336,7 +356,7 @@ expire_side(SjEngine *engine, SjSide side, SjTime limit)
 		}
 	}
 
-	if (set->n < SJ_MAX_SLICES / 4 && set->width > set->base_width)
+	if (set->n < SJ_SOME_SLICES / 2 && set->width > set->base_width)
 		set->width /= 2;
 }
 

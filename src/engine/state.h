@@ -56,6 +56,7 @@ typedef struct SjSlice
 	uint32		head;			/* oldest page; pages leave from here */
 	uint32		tail;			/* newest page */
 	uint32		fill;			/* page with room for more rows, or none */
+	uint64		bytes;			/* of its rows */
 } SjSlice;
 
 typedef struct SjSliceSet

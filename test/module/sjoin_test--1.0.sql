@@ -25,6 +25,67 @@ CREATE FUNCTION bounds_reach(lower interval, upper interval,
 	RETURNS record
 	AS 'MODULE_PATHNAME', 'sj_test_bounds_reach' LANGUAGE C STRICT;
 
+-- Random pairs near the ends of calendar ranges: each must lie in the range of
+-- both its rows, before they expire, and before their deadlines (but for the
+-- hour that clocks are changed by).  Returns the number of pairs.  In the
+-- session's TimeZone.
+CREATE FUNCTION bounds_random(n int) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	intervals interval[] := ARRAY['1 mon', '-1 mon', '1 mon 1 day', '1 year',
+		'3 mons -2 days', '1 day', '-2 days', '1 mon 30 days 12:00', '13 mons',
+		'2 mons -30 days', '0'];
+	low interval;		-- low <= high
+	high interval;
+	subtracted bool;
+	base_right bool;
+	base timestamptz;
+	other timestamptz;
+	earliest timestamptz;
+	latest timestamptz;
+	l timestamptz;
+	r timestamptz;
+	of_l record;
+	of_r record;
+	pairs bigint := 0;
+BEGIN
+	FOR i IN 1 .. n LOOP
+		low := intervals[1 + floor(random() * array_length(intervals, 1))];
+		high := low + floor(random() * 200) * interval '1 hour';
+		subtracted := random() < 0.5;
+		base_right := random() < 0.5;
+		base := date_trunc('month', timestamptz '2024-01-15' +
+						   floor(random() * 1500) * interval '1 day') +
+			floor(random() * 20 - 10) * interval '1 day' +
+			floor(random() * 48) * interval '30 minutes';
+		earliest := CASE WHEN subtracted THEN base - high ELSE base + low END;
+		latest := CASE WHEN subtracted THEN base - low ELSE base + high END;
+		other := CASE WHEN random() < 0.5 THEN earliest ELSE latest END +
+			floor(random() * 48 - 24) * interval '1 hour';
+		CONTINUE WHEN other NOT BETWEEN earliest AND latest;
+
+		pairs := pairs + 1;
+		l := CASE WHEN base_right THEN other ELSE base END;
+		r := CASE WHEN base_right THEN base ELSE other END;
+		IF base_right <> subtracted THEN
+			of_l := sjoin_test.bounds_reach(high, low, subtracted, base_right, false, l);
+			of_r := sjoin_test.bounds_reach(high, low, subtracted, base_right, true, r);
+		ELSE
+			of_l := sjoin_test.bounds_reach(low, high, subtracted, base_right, false, l);
+			of_r := sjoin_test.bounds_reach(low, high, subtracted, base_right, true, r);
+		END IF;
+		IF r NOT BETWEEN of_l."from" AND of_l.until OR
+			r > of_l.due + interval '1 hour' OR
+			r > of_l.expires OR
+			l NOT BETWEEN of_r."from" AND of_r.until OR
+			l > of_r.due + interval '1 hour' OR
+			l > of_r.expires THEN
+			RAISE EXCEPTION 'left % right % (% .. %, subtracted %, base_right %): % %',
+				l, r, low, high, subtracted, base_right, of_l, of_r;
+		END IF;
+	END LOOP;
+	RETURN pairs;
+END $$;
+
 -- Rows taken in per second: n orders and n payments, one of each per key.
 CREATE FUNCTION engine_bench(n int, outer_join boolean DEFAULT false)
 	RETURNS float8
