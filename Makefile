@@ -26,7 +26,7 @@ PG_CPPFLAGS = -I$(srcdir)/src
 PG_CFLAGS = -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers -Wno-clobbered
 
-EXTRA_CLEAN = $(wildcard src/*.bc src/*/*.bc)
+EXTRA_CLEAN = src/.built-for
 
 PG_CONFIG ?= $(firstword $(wildcard /usr/lib/postgresql/15/bin/pg_config) pg_config)
 export PG_CONFIG
@@ -46,8 +46,13 @@ $(error no pg_config found: run "make setup" as root, or set PG_CONFIG)
 endif
 include $(PGXS)
 
+# Objects of another PostgreSQL (with assertions, say) must not be linked in.
+BUILT_FOR = src/.built-for
+$(shell now="$(CFLAGS) $$(cksum < $$($(PG_CONFIG) --includedir-server)/pg_config.h)"; \
+	[ "$$now" = "$$(cat $(BUILT_FOR) 2>/dev/null)" ] || echo "$$now" > $(BUILT_FOR))
+
 # Headers are few; anything else would need a dependency generator.
-$(OBJS): $(ALL_HEADERS)
+$(OBJS): $(ALL_HEADERS) $(BUILT_FOR)
 
 $(DATA_built): sql/$(EXTENSION).sql
 	cp $< $@
