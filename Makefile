@@ -29,7 +29,6 @@ PG_CFLAGS = -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare \
 EXTRA_CLEAN = src/.built-for
 
 PG_CONFIG ?= $(firstword $(wildcard /usr/lib/postgresql/15/bin/pg_config) pg_config)
-export PG_CONFIG
 
 # Bitcode would serve only inlining by the JIT compiler, and needs clang.
 override with_llvm = no
