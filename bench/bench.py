@@ -36,8 +36,8 @@ SELECT sjoin.create_join('streams.paced', $$
 # In seven transactions 40 orders and 100 items: 8 to 20, twenty rows each.
 PACED_SCRIPT = """
 \\set base random(1, 1000000000000000)
-WITH o AS (INSERT INTO streams.shop_orders SELECT :base + g, g, clock_timestamp() FROM generate_series(0, %d) g)
-INSERT INTO streams.items SELECT :base + g %% %d, g, g, clock_timestamp() + interval '1 us' FROM generate_series(1, %d) g;
+WITH o AS (INSERT INTO streams.shop_orders SELECT :base + g, g, now() FROM generate_series(0, %d) g)
+INSERT INTO streams.items SELECT :base + g %% %d, g, g, clock_timestamp() FROM generate_series(1, %d) g;
 """
 SINGLE_SCRIPT = """
 \\set id random(1, 1000000000)
@@ -142,8 +142,8 @@ def probe(cursor, until):
         number -= 1
         cursor.execute("SELECT greatest(pg_relation_size('streams.paced') / 8192 - 200, 0)")
         block = cursor.fetchone()[0]                   # the result grows at its end: no need to read all of it
-        cursor.execute("WITH o AS (INSERT INTO streams.shop_orders VALUES (%s, 0, clock_timestamp())) "
-                       "INSERT INTO streams.items VALUES (%s, 0, 0, clock_timestamp() + interval '1 us')", (number, number))
+        cursor.execute("WITH o AS (INSERT INTO streams.shop_orders VALUES (%s, 0, now())) "
+                       "INSERT INTO streams.items VALUES (%s, 0, 0, clock_timestamp())", (number, number))
         committed = time.monotonic()
         while not visible(cursor, block, number):
             if time.monotonic() > committed + 30:
