@@ -98,3 +98,252 @@ CREATE MATERIALIZED VIEW sjoin.late_row AS
      WHERE sjoin.no_rows();
 CREATE INDEX late_row_join_id ON sjoin.late_row (join_id);
 COMMENT ON MATERIALIZED VIEW sjoin.late_row IS 'rows that joins did not take in, with the reason';
+
+-- capture -----------------------------------------------------------------
+-- EXECUTE stays with PUBLIC: CREATE TABLE ... PARTITION OF checks it for the
+-- owner of the partition.
+
+CREATE FUNCTION sjoin.capture() RETURNS trigger
+    LANGUAGE c SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_capture';
+COMMENT ON FUNCTION sjoin.capture() IS 'trigger of streams: writes row changes to the event log when the transaction commits';
+
+CREATE FUNCTION sjoin.image_hash(VARIADIC "any") RETURNS uuid
+    LANGUAGE c IMMUTABLE PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'sjoin_image_hash';
+COMMENT ON FUNCTION sjoin.image_hash("any") IS 'hash of the bytes of the values: equal images have equal hashes';
+
+-- streams -----------------------------------------------------------------
+
+CREATE FUNCTION sjoin.create_stream(
+    source          regclass,
+    event_time      name,
+    watermark_delay interval DEFAULT NULL,
+    idle_timeout    interval DEFAULT NULL,
+    on_idle         text     DEFAULT 'advance',
+    max_future      interval DEFAULT NULL,
+    upsert_key      name[]   DEFAULT NULL,
+    if_not_exists   boolean  DEFAULT false
+) RETURNS regclass
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_create_stream';
+COMMENT ON FUNCTION sjoin.create_stream(regclass, name, interval, interval, text, interval, name[], boolean) IS
+    'declares a table as a stream with the given event time column; settings that are NULL follow the sjoin.* parameters';
+
+CREATE FUNCTION sjoin.drop_stream(source text, if_exists boolean DEFAULT false, cascade boolean DEFAULT false) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'sjoin_drop_stream';
+COMMENT ON FUNCTION sjoin.drop_stream(text, boolean, boolean) IS
+    'makes a stream an ordinary table again; refused while joins use it unless cascade';
+
+CREATE FUNCTION sjoin.advance_watermark(source regclass, event_time timestamptz DEFAULT NULL) RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_advance_watermark';
+COMMENT ON FUNCTION sjoin.advance_watermark(regclass, timestamptz) IS
+    'says that no older row will come; NULL means the newest event time seen; a watermark never goes back';
+
+CREATE FUNCTION sjoin.watermark(rel regclass) RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_watermark';
+COMMENT ON FUNCTION sjoin.watermark(regclass) IS 'watermark of a stream, or of the join whose result is named; NULL before the first row';
+
+-- joins -------------------------------------------------------------------
+-- create_join, drop_join and explain look names up as the caller does.
+
+CREATE FUNCTION sjoin.create_join(
+    name             text,
+    query            text,
+    output_mode      text     DEFAULT 'upsert',
+    emit             text     DEFAULT 'auto',
+    timeout          interval DEFAULT NULL,
+    ttl              interval DEFAULT NULL,
+    side_ttl         jsonb    DEFAULT NULL,
+    allowed_lateness interval DEFAULT NULL,
+    late_rows        text     DEFAULT 'keep',
+    lookups          regclass[] DEFAULT NULL,
+    max_rows_per_key integer  DEFAULT NULL,
+    matching         text     DEFAULT 'all',
+    parallelism      integer  DEFAULT 1,
+    with_data        boolean  DEFAULT true,
+    paused           boolean  DEFAULT false,
+    notify_channel   text     DEFAULT NULL,
+    if_not_exists    boolean  DEFAULT false
+) RETURNS regclass
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'sjoin_create_join';
+COMMENT ON FUNCTION sjoin.create_join(text, text, text, text, interval, interval, jsonb, interval, text, regclass[], integer, text, integer, boolean, boolean, text, boolean) IS
+    'creates a streaming join from an ordinary SELECT and returns its result table';
+
+CREATE FUNCTION sjoin.drop_join(name text, if_exists boolean DEFAULT false, keep_result boolean DEFAULT false) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'sjoin_drop_join';
+COMMENT ON FUNCTION sjoin.drop_join(text, boolean, boolean) IS
+    'drops a join and its result table, as DROP TABLE does; with keep_result the table stays';
+
+CREATE FUNCTION sjoin.wait_for(name regclass DEFAULT NULL, watermark timestamptz DEFAULT NULL, timeout interval DEFAULT NULL) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_wait_for';
+COMMENT ON FUNCTION sjoin.wait_for(regclass, timestamptz, interval) IS
+    'waits until all rows committed before the call are in the result (NULL: in all results); false after the timeout (default: sjoin.wait_timeout)';
+
+CREATE FUNCTION sjoin.get_joindef(name regclass) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_get_joindef';
+COMMENT ON FUNCTION sjoin.get_joindef(regclass) IS 'the query of a join, as pg_get_viewdef prints it';
+
+CREATE FUNCTION sjoin.explain(
+    query            text,
+    format           text     DEFAULT 'text',
+    output_mode      text     DEFAULT 'upsert',
+    emit             text     DEFAULT 'auto',
+    timeout          interval DEFAULT NULL,
+    ttl              interval DEFAULT NULL,
+    side_ttl         jsonb    DEFAULT NULL,
+    allowed_lateness interval DEFAULT NULL,
+    late_rows        text     DEFAULT 'keep',
+    lookups          regclass[] DEFAULT NULL,
+    max_rows_per_key integer  DEFAULT NULL,
+    matching         text     DEFAULT 'all',
+    parallelism      integer  DEFAULT 1,
+    with_data        boolean  DEFAULT true,
+    paused           boolean  DEFAULT false,
+    notify_channel   text     DEFAULT NULL
+) RETURNS SETOF text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'sjoin_explain';
+COMMENT ON FUNCTION sjoin.explain(text, text, text, text, interval, interval, jsonb, interval, text, regclass[], integer, text, integer, boolean, boolean, text) IS
+    'says what a join would keep, for how long, and when it would write, without creating it';
+
+CREATE FUNCTION sjoin.verify(name regclass, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, max_examples integer DEFAULT 10,
+    OUT difference text, OUT n bigint, OUT row_data jsonb) RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_verify';
+COMMENT ON FUNCTION sjoin.verify(regclass, timestamptz, timestamptz, integer) IS
+    'compares a result with the batch query over the accepted rows: missing, extra, duplicate are differences, settled is information; no row means equal';
+
+CREATE FUNCTION sjoin.version() RETURNS text
+    LANGUAGE c IMMUTABLE PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'sjoin_version';
+COMMENT ON FUNCTION sjoin.version() IS 'version of the library';
+
+-- looking -----------------------------------------------------------------
+
+CREATE FUNCTION sjoin.join_stats(
+    OUT join_id integer, OUT pid integer, OUT state text, OUT last_error text, OUT last_sqlstate text, OUT last_error_at timestamptz,
+    OUT rows_in bigint, OUT rows_out bigint, OUT rows_retracted bigint, OUT rows_late bigint, OUT rows_unmatched bigint,
+    OUT batches bigint, OUT errors bigint, OUT restarts bigint, OUT total_batch_time double precision, OUT last_batch_time double precision,
+    OUT latency_p50 double precision, OUT latency_p95 double precision, OUT latency_p99 double precision,
+    OUT watermark timestamptz, OUT state_rows bigint, OUT state_keys bigint, OUT state_bytes bigint, OUT timers bigint,
+    OUT oldest_timer timestamptz, OUT log_bytes bigint, OUT last_batch_at timestamptz, OUT stats_reset timestamptz) RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED
+    AS 'MODULE_PATHNAME', 'sjoin_join_stats';
+COMMENT ON FUNCTION sjoin.join_stats() IS 'figures of the running joins of this database, as their worker keeps them';
+REVOKE ALL ON FUNCTION sjoin.join_stats() FROM PUBLIC;
+
+CREATE FUNCTION sjoin.input_stats(
+    OUT join_id integer, OUT side smallint, OUT rows_in bigint, OUT rows_matched bigint, OUT rows_late bigint, OUT rows_expired bigint,
+    OUT rows_null_key bigint, OUT rows_future bigint, OUT rows_filtered bigint, OUT state_rows bigint,
+    OUT watermark timestamptz, OUT max_event_time timestamptz, OUT last_row_at timestamptz) RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED
+    AS 'MODULE_PATHNAME', 'sjoin_input_stats';
+COMMENT ON FUNCTION sjoin.input_stats() IS 'figures of the inputs of the running joins of this database';
+REVOKE ALL ON FUNCTION sjoin.input_stats() FROM PUBLIC;
+
+CREATE FUNCTION sjoin.join_info(
+    OUT join_id integer, OUT kind text, OUT join_type text, OUT timeout interval, OUT ttl interval, OUT allowed_lateness interval,
+    OUT retention interval, OUT input_left text, OUT input_right text) RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'sjoin_join_info';
+COMMENT ON FUNCTION sjoin.join_info() IS 'what follows from the definitions of the joins';
+REVOKE ALL ON FUNCTION sjoin.join_info() FROM PUBLIC;
+
+CREATE FUNCTION sjoin.event_time(usec bigint) RETURNS timestamptz
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'sjoin_event_time';
+COMMENT ON FUNCTION sjoin.event_time(bigint) IS 'an event time as sjoin stores it (microseconds since 2000-01-01) as a timestamp; NULL before the first row';
+
+CREATE FUNCTION sjoin.usec_interval(usec bigint) RETURNS interval
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT CASE WHEN usec >= 0 THEN pg_catalog.make_interval(secs => usec / 1000000.0) END $$;
+COMMENT ON FUNCTION sjoin.usec_interval(bigint) IS 'a setting in microseconds as an interval; NULL when it is not set';
+
+CREATE VIEW sjoin.streams AS
+    SELECT s.relid::regclass AS stream, a.attname AS event_time, a.atttypid::regtype AS event_time_type,
+           coalesce(sjoin.usec_interval(s.watermark_delay), current_setting('sjoin.watermark_delay')::interval) AS watermark_delay,
+           coalesce(sjoin.usec_interval(s.idle_timeout), current_setting('sjoin.idle_timeout')::interval) AS idle_timeout,
+           s.on_idle,
+           CASE WHEN s.max_future >= 0 THEN sjoin.usec_interval(s.max_future)
+                WHEN s.max_future = -2 THEN nullif(current_setting('sjoin.max_future'), '-1')::interval END AS max_future,
+           NULL::name[] AS upsert_key, sjoin.watermark(s.relid) AS watermark, NULL::boolean AS idle,
+           pg_get_userbyid(c.relowner) AS owner,
+           (SELECT count(*) FROM sjoin.join_def j WHERE s.relid IN (j.input_left, j.input_right)) AS joins, s.created_at
+      FROM sjoin.stream_def s
+      JOIN pg_class c ON c.oid = s.relid
+      JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.time_attno;
+COMMENT ON VIEW sjoin.streams IS 'tables whose row changes are captured as events';
+
+CREATE VIEW sjoin.joins AS
+    SELECT j.result::regclass AS join_name, pg_get_userbyid(c.relowner) AS owner, coalesce(s.state, 'starting') AS state,
+           i.kind, i.join_type, j.output_mode, j.emit, i.timeout, i.ttl, i.allowed_lateness, j.late_rows, i.retention,
+           s.watermark, clock_timestamp() - s.watermark AS lag, s.last_error, s.last_sqlstate, s.last_error_at,
+           CASE WHEN pg_has_role(c.relowner, 'USAGE') OR pg_has_role('pg_read_all_stats', 'USAGE') THEN j.query END AS query, j.created_at
+      FROM sjoin.join_def j
+      JOIN pg_class c ON c.oid = j.result
+      LEFT JOIN sjoin.join_stats() s ON s.join_id = j.join_id
+      LEFT JOIN sjoin.join_info() i ON i.join_id = j.join_id;
+COMMENT ON VIEW sjoin.joins IS 'joins with their options, state and last error';
+
+CREATE VIEW sjoin.stat_joins AS
+    SELECT j.result AS relid, n.nspname AS schemaname, c.relname AS join_name, s.pid, s.state, s.rows_in, s.rows_out, s.rows_retracted,
+           s.rows_late, s.rows_unmatched, s.batches, s.errors, s.restarts, s.total_batch_time, s.last_batch_time,
+           s.latency_p50, s.latency_p95, s.latency_p99, s.watermark, clock_timestamp() - s.watermark AS watermark_lag,
+           NULL::bigint AS pending_rows, NULL::interval AS pending_age, s.state_rows, s.state_keys, s.state_bytes,
+           0::bigint AS spilled_rows, 0::bigint AS spilled_bytes, s.timers, s.watermark - s.oldest_timer AS oldest_timer_age,
+           s.log_bytes, s.last_batch_at, s.stats_reset
+      FROM sjoin.join_def j
+      JOIN pg_class c ON c.oid = j.result
+      JOIN pg_namespace n ON n.oid = c.relnamespace
+      LEFT JOIN sjoin.join_stats() s ON s.join_id = j.join_id;
+COMMENT ON VIEW sjoin.stat_joins IS 'statistics of joins (times in milliseconds)';
+
+CREATE VIEW sjoin.stat_inputs AS
+    SELECT j.result AS relid, n.nspname AS schemaname, c.relname AS join_name,
+           CASE s.side WHEN 0 THEN i.input_left ELSE i.input_right END AS input,
+           (CASE s.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass AS stream,
+           s.rows_in, s.rows_matched, s.rows_late, s.rows_expired, s.rows_null_key, s.rows_future, s.rows_filtered, s.state_rows,
+           NULL::bigint AS state_keys, NULL::bigint AS state_bytes, NULL::bigint AS max_rows_per_key, NULL::text AS hottest_key,
+           s.watermark, s.max_event_time, NULL::double precision AS lateness_p50, NULL::double precision AS lateness_p99,
+           NULL::double precision AS clock_offset_p50, s.last_row_at, NULL::boolean AS idle
+      FROM sjoin.join_def j
+      JOIN pg_class c ON c.oid = j.result
+      JOIN pg_namespace n ON n.oid = c.relnamespace
+      JOIN sjoin.input_stats() s ON s.join_id = j.join_id
+      LEFT JOIN sjoin.join_info() i ON i.join_id = j.join_id;
+COMMENT ON VIEW sjoin.stat_inputs IS 'statistics of the inputs of joins';
+
+CREATE VIEW sjoin.stat_workers AS
+    SELECT a.pid, a.datname, a.state, a.wait_event_type, a.wait_event, a.backend_start,
+           CASE WHEN a.datid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+                THEN (SELECT count(*) FROM sjoin.join_def) END AS joins
+      FROM pg_stat_activity a
+     WHERE a.backend_type = 'sjoin worker';
+COMMENT ON VIEW sjoin.stat_workers IS 'sjoin worker processes of the cluster; joins only for this database';
+
+CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
+    SELECT r.late_id, j.result::regclass AS result,
+           CASE WHEN r.op = 'P' THEN i.input_left || ', ' || i.input_right
+                WHEN r.side = 0 THEN i.input_left ELSE i.input_right END AS input,
+           (CASE r.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass AS source,
+           sjoin.event_time(r.event_time) AS event_time, sjoin.event_time(r.watermark) AS watermark, r.reason, r.sqlstate, r.message,
+           r.arrived_at, r.replayed_at,
+           CASE WHEN r.op = 'P' THEN jsonb_build_object('left', r.row_data, 'right', r.old_data)
+                WHEN r.op = 'D' THEN r.old_data ELSE r.row_data END AS row_data
+      FROM sjoin.late_row r
+      JOIN sjoin.join_def j ON j.join_id = r.join_id
+      JOIN pg_class c ON c.oid = j.result
+      LEFT JOIN sjoin.join_info() i ON i.join_id = r.join_id
+     WHERE r.reason <> 'dropped'
+       AND (pg_has_role(c.relowner, 'USAGE') OR pg_has_role('pg_read_all_data', 'USAGE'));
+COMMENT ON VIEW sjoin.late_rows IS 'rows that joins did not take in, with the reason; visible to the owner of the result';
+
+GRANT SELECT ON sjoin.streams, sjoin.joins, sjoin.stat_joins, sjoin.stat_inputs, sjoin.stat_workers, sjoin.late_rows TO PUBLIC;

@@ -299,12 +299,13 @@ sj_join_slot_set_state(SjJoinSlot *slot, SjJoinState state)
 {
 	SpinLockAcquire(&slot->mutex);
 	slot->state = state;
+	slot->given_up = false;
 	SpinLockRelease(&slot->mutex);
 }
 
 void
 sj_join_slot_set_error(SjJoinSlot *slot, SjJoinState state, int sqlstate,
-					   const char *message)
+					   const char *message, bool given_up)
 {
 	TimestampTz now = sj_now();
 
@@ -312,6 +313,7 @@ sj_join_slot_set_error(SjJoinSlot *slot, SjJoinState state, int sqlstate,
 	slot->state = state;
 	slot->last_sqlstate = sqlstate;
 	slot->last_error_at = now;
+	slot->given_up = given_up;
 	strlcpy(slot->last_error, message, SJ_ERROR_LENGTH);
 	SpinLockRelease(&slot->mutex);
 	pg_atomic_fetch_add_u64(&slot->errors, 1);

@@ -90,6 +90,7 @@ typedef struct SjJoinSlot
 	/* protected by 'mutex' */
 	slock_t		mutex;
 	SjJoinState state;
+	bool		given_up;		/* FAILED, STOPPED: it is not tried again */
 	char		last_error[SJ_ERROR_LENGTH];
 	int			last_sqlstate;
 	TimestampTz last_error_at;
@@ -163,7 +164,8 @@ extern void sj_join_slot_free(SjJoinSlot *slot);
 extern uint32 sj_join_slot_number(const SjJoinSlot *slot);
 extern void sj_join_slot_set_state(SjJoinSlot *slot, SjJoinState state);
 extern void sj_join_slot_set_error(SjJoinSlot *slot, SjJoinState state,
-								   int sqlstate, const char *message);
+								   int sqlstate, const char *message,
+								   bool given_up);
 /* Wakes the database's worker, if there is one. */
 extern void sj_wake_worker(SjDatabaseSlot *slot);
 extern void sj_wake_launcher(void);

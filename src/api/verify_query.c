@@ -256,11 +256,11 @@ table_rows(const SjJoinInput *input)
 
 /* Per image how often it was refused less how often its removal was. */
 static char *
-net_records(int32 join_id, SjSide side)
+net_records(SjSide side)
 {
-	char	   *from = psprintf("FROM sjoin.late_row WHERE join_id = %d AND side = %d "
-								"AND op <> 'P' AND replayed_at IS NULL",
-								join_id, (int) side);
+	char	   *from = psprintf("FROM " SJ_RECORDS " WHERE side = %d "
+								"AND op OPERATOR(pg_catalog.<>) 'P'",
+								(int) side);
 
 	return psprintf("SELECT h AS hash, pg_catalog.sum(d) AS n, "
 					"(pg_catalog.array_agg(image) FILTER (WHERE image IS NOT NULL))[1] AS image "
@@ -279,7 +279,7 @@ accepted_rows(VerifyContext *context, SjSide side)
 	if (!context->spec->has_records)
 		return table_rows(input);
 
-	net = net_records(context->spec->join_id, side);
+	net = net_records(side);
 	return psprintf("SELECT %st.sjoin_hash "
 					"FROM (SELECT t.*, pg_catalog.row_number() OVER (PARTITION BY t.sjoin_hash) AS sjoin_n FROM (%s) t) t "
 					"LEFT JOIN (%s) n ON n.hash = t.sjoin_hash "
@@ -306,11 +306,10 @@ append_condition(StringInfo buf, const char *condition)
 
 /* True for pairs whose evaluation failed. */
 static char *
-failed_pair(const SjVerifySpec *spec)
+failed_pair(void)
 {
 	return psprintf("(l.sjoin_hash, r.sjoin_hash) IN (SELECT row_hash, old_hash "
-					"FROM sjoin.late_row WHERE join_id = %d AND op = 'P')",
-					spec->join_id);
+					"FROM " SJ_RECORDS " WHERE op OPERATOR(pg_catalog.=) 'P')");
 }
 
 /*
@@ -330,7 +329,7 @@ append_conditions(StringInfo buf, VerifyContext *context, List *conditions,
 		if (context->spec->has_failed_pairs &&
 			list_member(fallible, lfirst(lc)))
 			text = psprintf("CASE WHEN %s THEN true ELSE %s END",
-							failed_pair(context->spec), text);
+							failed_pair(), text);
 		append_condition(buf, text);
 	}
 }
@@ -495,7 +494,7 @@ sj_verify_query(const SjJoinQuery *q, const SjVerifySpec *spec)
 	append_due(&where, &context);
 	if (spec->has_failed_pairs)
 		append_condition(&where, psprintf("(%s) IS NOT TRUE",
-										  failed_pair(spec)));
+										  failed_pair()));
 
 	return psprintf("SELECT %s FROM (%s) l %s (%s) r ON %s%s%s",
 					target_list(&context), accepted_rows(&context, SJ_LEFT),

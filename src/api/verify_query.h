@@ -15,16 +15,23 @@
 
 #include "catalog/query_analysis.h"
 
+/*
+ * Relation that the query reads: what the join did not take in.  Columns side
+ * int2, op "char" ('P' is a pair that failed: row_hash is the left image's,
+ * old_hash the right one's), row_hash uuid (of the new image), old_hash uuid,
+ * old_data jsonb (of the old image).
+ */
+#define SJ_RECORDS	"sjoin_records"
+
 typedef struct SjVerifySpec
 {
-	int32		join_id;
 	bool		final;			/* unmatched rows wait for the full bound,
 								 * whatever the timeout */
 	SjTime		due_before;		/* unmatched rows with an earlier deadline are
 								 * due: the watermark, or the horizon when
 								 * final; SJ_TIME_MIN: none */
-	bool		has_failed_pairs;	/* sjoin.late_row has op 'P' of the join */
-	bool		has_records;	/* ... or any other op */
+	bool		has_failed_pairs;	/* SJ_RECORDS has rows of op 'P' */
+	bool		has_records;	/* ... of any other op */
 } SjVerifySpec;
 
 /*

@@ -117,6 +117,8 @@ def_from_tuple(HeapTuple tuple, TupleDesc desc)
 	def->input[SJ_LEFT] = DatumGetObjectId(value[Anum_input_left - 1]);
 	def->input[SJ_RIGHT] = DatumGetObjectId(value[Anum_input_right - 1]);
 	def->created_at = DatumGetTimestampTz(value[Anum_created_at - 1]);
+	def->uncommitted =
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
 	return def;
 }
 

@@ -54,6 +54,7 @@ typedef struct SjJoinDef
 	char	   *query;			/* as the user wrote it */
 	Oid			input[2];		/* tables of the left and right input */
 	TimestampTz created_at;
+	bool		uncommitted;	/* made by the current transaction */
 } SjJoinDef;
 
 extern void sj_join_def_insert(const SjJoinDef *def);

@@ -159,10 +159,16 @@ void
 sj_check_input(Query *query, Index rti)
 {
 	RangeTblEntry *rte = rt_fetch(rti, query->rtable);
-	Relation	rel;
 
 	check_entry_kind(rte);
-	rel = relation_open(rte->relid, AccessShareLock);
+	sj_check_source(rte->relid);
+}
+
+void
+sj_check_source(Oid relid)
+{
+	Relation	rel = relation_open(relid, AccessShareLock);
+
 	check_table(rel);
 	relation_close(rel, NoLock);
 }

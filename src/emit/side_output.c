@@ -25,6 +25,7 @@
 #include "catalog/relations.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
+#include "emit/late_row.h"
 #include "emit/side_output.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
@@ -38,28 +39,6 @@
 #include "utils/fmgroids.h"
 #include "utils/jsonb.h"
 #include "utils/rel.h"
-
-enum
-{
-	Anum_late_id = 1,
-	Anum_join_id,
-	Anum_side,
-	Anum_seq,
-	Anum_other_seq,
-	Anum_op,
-	Anum_event_time,
-	Anum_watermark,
-	Anum_reason,
-	Anum_sqlstate,
-	Anum_message,
-	Anum_arrived_at,
-	Anum_replayed_at,
-	Anum_row_data,
-	Anum_old_data,
-	Anum_row_hash,
-	Anum_old_hash,
-	Natts_late_row = Anum_old_hash
-};
 
 static const char *const reason_names[] = {
 	"late", "dropped", "null_event_time", "infinite", "expired_change", "error"
@@ -143,9 +122,10 @@ record_to_jsonb(Datum record)
 }
 
 /* Sets the jsonb and the hash of an image; NULLs when there is none. */
-static void
-set_image(const SjPlanInput *input, MinimalTuple image, bool keep,
-		  Datum *value, bool *null, int data_column, int hash_column)
+void
+sj_late_row_set_image(const SjPlanInput *input, MinimalTuple image, bool keep,
+					  Datum *value, bool *null, int data_column,
+					  int hash_column)
 {
 	TupleTableSlot *slot;
 	pg_uuid_t  *hash = palloc(sizeof(pg_uuid_t));
@@ -201,10 +181,10 @@ form_late_row(Relation rel, int32 join_id, const SjJoinPlan *plan,
 		CStringGetTextDatum(row->message);
 	value[Anum_arrived_at - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
 	null[Anum_replayed_at - 1] = true;
-	set_image(&plan->input[row->side], row->image, keep, value, null,
-			  Anum_row_data, Anum_row_hash);
-	set_image(&plan->input[old_side], row->old_image, keep, value, null,
-			  Anum_old_data, Anum_old_hash);
+	sj_late_row_set_image(&plan->input[row->side], row->image, keep, value,
+						  null, Anum_row_data, Anum_row_hash);
+	sj_late_row_set_image(&plan->input[old_side], row->old_image, keep, value,
+						  null, Anum_old_data, Anum_old_hash);
 	return heap_form_tuple(RelationGetDescr(rel), value, null);
 }
 

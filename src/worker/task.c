@@ -16,16 +16,14 @@
 #include "postgres.h"
 
 #include "catalog/pg_class.h"
-#include "catalog/pg_type.h"
+#include "catalog/privileges.h"
 #include "catalog/stream_def.h"
 #include "emit/attempt.h"
 #include "executor/executor.h"
 #include "log/event_log.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rls.h"
 #include "utils/syscache.h"
 #include "worker/task.h"
 
@@ -186,32 +184,6 @@ stop(SjTask *task, const char *reason)
 			 errhint("The result stays as it is.  Drop the join and create it again.")));
 }
 
-/* May the owner still read what the join reads (P2, P3)? */
-static void
-check_privileges(const SjTask *task)
-{
-	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
-	{
-		const SjJoinInput *input = &task->query->input[side];
-		int			attno = -1;
-
-		if (check_enable_rls(input->relid, task->owner, true) == RLS_ENABLED)
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("row-level security of table \"%s\" applies to the owner of the join",
-							get_rel_name(input->relid))));
-		if (pg_class_aclcheck(input->relid, task->owner, ACL_SELECT) == ACLCHECK_OK)
-			continue;
-		while ((attno = bms_next_member(input->columns, attno)) >= 0)
-			if (pg_attribute_aclcheck(input->relid, (AttrNumber) attno,
-									  task->owner, ACL_SELECT) != ACLCHECK_OK)
-				ereport(ERROR,
-						(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						 errmsg("the owner of the join may no longer read table \"%s\"",
-								get_rel_name(input->relid))));
-	}
-}
-
 static void
 open_equalities(SjTask *task)
 {
@@ -300,7 +272,7 @@ sj_task_compile(SjTask *task)
 
 	read_definition(task);
 	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
-	check_privileges(task);
+	sj_check_input_privileges(task->query, task->owner);
 	task->plan = sj_join_plan(task->query);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		sj_input_open(&task->input[side], side, task->query, task->plan);
@@ -433,7 +405,7 @@ sj_task_publish(SjTask *task)
 
 /* -- life ----------------------------------------------------------------- */
 
-/* A task for a definition, not yet compiled. */
+/* A task for a definition, not yet compiled; NULL when no slot is free. */
 SjTask *
 sj_task_create(const SjJoinDef *def)
 {
@@ -453,14 +425,14 @@ sj_task_create(const SjJoinDef *def)
 	task->batch.context = AllocSetContextCreate(context, "sjoin batch",
 												ALLOCSET_DEFAULT_SIZES);
 	task->slot = sj_join_slot(def->join_id, true);
+	MemoryContextSwitchTo(old);
 	if (task->slot == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("too many joins"),
-				 errhint("Raise sjoin.max_joins and restart the server.")));
+	{
+		MemoryContextDelete(context);
+		return NULL;
+	}
 	task->slot->result = def->result;
 	sj_arena_open(&task->arena, sj_join_slot_number(task->slot) + 1);
-	MemoryContextSwitchTo(old);
 	return task;
 }
 

@@ -189,6 +189,13 @@ add_task(const SjJoinDef *def, List *positions)
 	SjTask	   *task = sj_task_create(def);
 	MemoryContext old;
 
+	if (task == NULL)
+	{
+		ereport(LOG,
+				(errmsg("too many joins: join %d does not run", def->join_id),
+				 errhint("Raise sjoin.max_joins and restart the server.")));
+		return;
+	}
 	adopt_position(task, positions);
 	sj_join_slot_set_state(task->slot, SJ_JOIN_STARTING);
 	old = MemoryContextSwitchTo(worker.context);
@@ -372,7 +379,8 @@ note_failure(SjTask *task, const ErrorData *error)
 	task->retry_at = final || stopped ? DT_NOEND : GetCurrentTimestamp() + delay;
 	sj_join_slot_set_error(task->slot,
 						   stopped ? SJ_JOIN_STOPPED : SJ_JOIN_FAILED,
-						   error->sqlerrcode, error->message);
+						   error->sqlerrcode, error->message,
+						   task->retry_at == DT_NOEND);
 }
 
 /*

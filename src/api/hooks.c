@@ -1,0 +1,260 @@
+/*-------------------------------------------------------------------------
+ *
+ * hooks.c
+ *	  What must happen when users drop relations, end transactions, or work on
+ *	  whole databases.
+ *
+ * IDENTIFICATION
+ *	  src/api/hooks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "api/api.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
+#include "catalog/relations.h"
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "pgstat.h"
+#include "shmem.h"
+#include "storage/condition_variable.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "worker/launcher.h"
+
+static object_access_hook_type prev_object_access = NULL;
+static ProcessUtility_hook_type prev_utility = NULL;
+
+/* This transaction has changed definitions. */
+static bool definitions_changed = false;
+
+void
+sj_definitions_changed(void)
+{
+	definitions_changed = true;
+}
+
+static void
+at_end_of_transaction(XactEvent event, void *arg)
+{
+	SjDatabaseSlot *slot;
+
+	if (!definitions_changed)
+		return;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			/* what can fail, while it still can */
+			(void) sj_database_slot(MyDatabaseId, true);
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot prepare a transaction that has changed joins or streams")));
+			break;
+		case XACT_EVENT_COMMIT:
+			definitions_changed = false;
+			slot = sj_database_slot(MyDatabaseId, false);
+			if (slot == NULL)
+				break;
+			pg_atomic_fetch_add_u64(&slot->definitions, 1);
+			sj_request_worker(MyDatabaseId);
+			break;
+		case XACT_EVENT_ABORT:
+			definitions_changed = false;
+			break;
+		default:
+			break;
+	}
+}
+
+/* A relation goes: the join whose result, the stream whose table it is. */
+static void
+relation_dropped(Oid relid)
+{
+	SjJoinDef  *join;
+
+	if (!OidIsValid(sj_relation_oid("join_def")) ||
+		!OidIsValid(sj_relation_oid("stream_def")) ||
+		!OidIsValid(sj_relation_oid("layout")))
+		return;
+	join = sj_join_def_by_result(relid);
+	if (join != NULL)
+		sj_forget_join(join);
+	if (sj_stream_def_get(relid) != NULL)
+	{
+		sj_layout_delete(relid);
+		sj_stream_def_delete(relid);
+		sj_definitions_changed();
+	}
+}
+
+static void
+object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
+			  void *arg)
+{
+	if (prev_object_access)
+		prev_object_access(access, class_id, object_id, sub_id, arg);
+	if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0 &&
+		sj_shared != NULL)
+		relation_dropped(object_id);
+}
+
+/* The database that a command needs to be free of other processes. */
+static Oid
+database_to_leave(Node *statement)
+{
+	const char *name = NULL;
+	ListCell   *lc;
+
+	if (IsA(statement, DropdbStmt))
+		name = ((DropdbStmt *) statement)->dbname;
+	else if (IsA(statement, RenameStmt) &&
+			 ((RenameStmt *) statement)->renameType == OBJECT_DATABASE)
+		name = ((RenameStmt *) statement)->subname;
+	else if (IsA(statement, AlterDatabaseStmt))
+	{
+		foreach(lc, ((AlterDatabaseStmt *) statement)->options)
+			if (strcmp(((DefElem *) lfirst(lc))->defname, "tablespace") == 0)
+				name = ((AlterDatabaseStmt *) statement)->dbname;
+	}
+	else if (IsA(statement, CreatedbStmt))
+	{
+		foreach(lc, ((CreatedbStmt *) statement)->options)
+		{
+			DefElem    *option = lfirst(lc);
+
+			if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
+				name = strVal(option->arg);
+		}
+	}
+	return name == NULL ? InvalidOid : get_database_oid(name, true);
+}
+
+/* May the user do that to the database, so that its worker should leave? */
+static bool
+may_disturb(Node *statement, Oid database)
+{
+	return IsA(statement, CreatedbStmt) ?
+		superuser() || have_createdb_privilege() :
+		pg_database_ownercheck(database, GetUserId());
+}
+
+/* Keeps a worker away from its database, and waits until it is gone. */
+static void
+suspend_worker(SjDatabaseSlot *slot)
+{
+	pid_t		pid;
+
+	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
+	slot->suspended++;
+	LWLockRelease(sj_shared->lock);
+
+	ConditionVariablePrepareToSleep(&slot->progress);
+	for (;;)
+	{
+		LWLockAcquire(sj_shared->lock, LW_SHARED);
+		pid = slot->worker_pid;
+		LWLockRelease(sj_shared->lock);
+		if (pid == 0)
+			break;
+		(void) kill(pid, SIGTERM);
+		(void) ConditionVariableTimedSleep(&slot->progress, 100,
+										   PG_WAIT_EXTENSION);
+	}
+	ConditionVariableCancelSleep();
+}
+
+static void
+release_worker(SjDatabaseSlot *slot)
+{
+	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
+	slot->suspended--;
+	slot->start_after = 0;
+	LWLockRelease(sj_shared->lock);
+	sj_wake_launcher();
+}
+
+static void
+run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+			ProcessUtilityContext context, ParamListInfo params,
+			QueryEnvironment *environment, DestReceiver *dest,
+			QueryCompletion *completion)
+{
+	if (prev_utility)
+		prev_utility(pstmt, query_string, read_only_tree, context, params,
+					 environment, dest, completion);
+	else
+		standard_ProcessUtility(pstmt, query_string, read_only_tree, context,
+								params, environment, dest, completion);
+}
+
+/* A transaction prepared earlier has committed: its rows are news. */
+static void
+wake_for_prepared(void)
+{
+	SjDatabaseSlot *slot = sj_database_slot(MyDatabaseId, false);
+
+	if (slot == NULL)
+		return;
+	pg_atomic_fetch_add_u64(&slot->commits, 1);
+	sj_wake_worker(slot);
+}
+
+static bool
+is_commit_prepared(Node *statement)
+{
+	return IsA(statement, TransactionStmt) &&
+		((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED;
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *query_string,
+				bool read_only_tree, ProcessUtilityContext context,
+				ParamListInfo params, QueryEnvironment *environment,
+				DestReceiver *dest, QueryCompletion *completion)
+{
+	Node	   *statement = pstmt->utilityStmt;
+	bool		commit_prepared = is_commit_prepared(statement);
+	Oid			database = sj_shared == NULL || commit_prepared ? InvalidOid :
+	database_to_leave(statement);
+	SjDatabaseSlot *slot = NULL;
+
+	if (OidIsValid(database) && may_disturb(statement, database))
+		slot = sj_database_slot(database, false);
+	if (slot == NULL)
+	{
+		run_utility(pstmt, query_string, read_only_tree, context, params,
+					environment, dest, completion);
+		if (commit_prepared && sj_shared != NULL)
+			wake_for_prepared();
+		return;
+	}
+
+	suspend_worker(slot);
+	PG_TRY();
+	{
+		run_utility(pstmt, query_string, read_only_tree, context, params,
+					environment, dest, completion);
+	}
+	PG_FINALLY();
+	{
+		release_worker(slot);
+	}
+	PG_END_TRY();
+}
+
+void
+sj_api_init(void)
+{
+	prev_object_access = object_access_hook;
+	object_access_hook = object_access;
+	prev_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	RegisterXactCallback(at_end_of_transaction, NULL);
+}

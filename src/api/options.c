@@ -1,0 +1,130 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.c
+ *	  Options of a join: what create_join() and explain() have in common.
+ *
+ * IDENTIFICATION
+ *	  src/api/options.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "api/api.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+
+/* Arguments in the order of create_join(), from output_mode on. */
+enum
+{
+	ARG_OUTPUT_MODE,
+	ARG_EMIT,
+	ARG_TIMEOUT,
+	ARG_TTL,
+	ARG_SIDE_TTL,
+	ARG_ALLOWED_LATENESS,
+	ARG_LATE_ROWS,
+	ARG_LOOKUPS,
+	ARG_MAX_ROWS_PER_KEY,
+	ARG_MATCHING,
+	ARG_PARALLELISM,
+	ARG_WITH_DATA,
+	ARG_PAUSED,
+	ARG_NOTIFY_CHANNEL
+};
+
+/* A valid value that this version does not run yet. */
+static void
+refuse(const char *option, const char *value)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("%s => %s is not supported in this version", option, value),
+			 errhint("Leave %s at its default.", option)));
+}
+
+static void
+read_modes(FunctionCallInfo fcinfo, int first, SjJoinDef *def)
+{
+	static const char *const modes[] = {"upsert", "changelog", "append"};
+	static const char *const emits[] = {"auto", "eager", "final"};
+	static const char *const lates[] = {"keep", "drop", "join", "error"};
+	static const char *const matchings[] = {"all", "one_to_one"};
+	int			mode = sj_arg_choice(fcinfo, first + ARG_OUTPUT_MODE,
+									 "output_mode", modes, lengthof(modes));
+	int			emit = sj_arg_choice(fcinfo, first + ARG_EMIT, "emit", emits,
+									 lengthof(emits));
+	int			late = sj_arg_choice(fcinfo, first + ARG_LATE_ROWS,
+									 "late_rows", lates, lengthof(lates));
+	int			matching = sj_arg_choice(fcinfo, first + ARG_MATCHING,
+										 "matching", matchings,
+										 lengthof(matchings));
+
+	if (mode == 1)
+		refuse("output_mode", modes[mode]);
+	if (emit == 1)
+		refuse("emit", emits[emit]);
+	if (late >= 2)
+		refuse("late_rows", lates[late]);
+	if (matching != 0)
+		refuse("matching", matchings[matching]);
+	def->output_mode = mode == 0 ? SJ_OUTPUT_UPSERT : SJ_OUTPUT_APPEND;
+	def->emit = emit == 0 ? SJ_EMIT_AUTO : SJ_EMIT_FINAL;
+	def->late_rows = late == 0 ? SJ_LATE_KEEP : SJ_LATE_DROP;
+}
+
+static void
+refuse_what_comes_later(FunctionCallInfo fcinfo, int first)
+{
+	if (!PG_ARGISNULL(first + ARG_LOOKUPS))
+		refuse("lookups", "a list of tables");
+	if (!PG_ARGISNULL(first + ARG_MAX_ROWS_PER_KEY))
+		refuse("max_rows_per_key", "a number");
+	if (PG_ARGISNULL(first + ARG_PARALLELISM) ||
+		PG_GETARG_INT32(first + ARG_PARALLELISM) < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("parallelism must be at least 1")));
+	if (PG_GETARG_INT32(first + ARG_PARALLELISM) > 1)
+		refuse("parallelism", "more than 1");
+	if (sj_arg_flag(fcinfo, first + ARG_PAUSED))
+		refuse("paused", "true");
+	if (!PG_ARGISNULL(first + ARG_NOTIFY_CHANNEL))
+		refuse("notify_channel", "a channel");
+}
+
+/* Reads output_mode and all options after it; times come out in usec. */
+void
+sj_read_join_options(FunctionCallInfo fcinfo, int first, SjJoinDef *def)
+{
+	read_modes(fcinfo, first, def);
+	refuse_what_comes_later(fcinfo, first);
+	def->timeout = sj_arg_interval(fcinfo, first + ARG_TIMEOUT, "timeout");
+	def->ttl = sj_arg_interval(fcinfo, first + ARG_TTL, "ttl");
+	def->allowed_lateness = sj_arg_interval(fcinfo,
+											first + ARG_ALLOWED_LATENESS,
+											"allowed_lateness");
+	def->with_data = sj_arg_flag(fcinfo, first + ARG_WITH_DATA);
+	if (!PG_ARGISNULL(first + ARG_SIDE_TTL))
+		def->side_ttl =
+			DatumGetCString(DirectFunctionCall1(jsonb_out,
+												PG_GETARG_DATUM(first + ARG_SIDE_TTL)));
+}
+
+/* What explain() and the NOTICEs tell beyond the query. */
+void
+sj_explain_options(const SjJoinDef *def, const SjJoinQuery *query,
+				   SjExplainOptions *options)
+{
+	options->append = def->output_mode == SJ_OUTPUT_APPEND;
+	options->final = sj_join_is_final(def);
+	options->allowed_lateness = sj_join_lateness(def, query);
+	options->late_rows = sj_late_rows_name(def->late_rows);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		SjStreamDef inferred = {.watermark_delay = -1};
+		SjStreamDef *stream = sj_stream_def_get(query->input[side].relid);
+
+		options->delay[side] = sj_stream_delay(stream ? stream : &inferred);
+	}
+}

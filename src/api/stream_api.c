@@ -1,0 +1,249 @@
+/*-------------------------------------------------------------------------
+ *
+ * stream_api.c
+ *	  create_stream, drop_stream, advance_watermark.
+ *
+ * IDENTIFICATION
+ *	  src/api/stream_api.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "api/api.h"
+#include "capture/capture.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_type.h"
+#include "catalog/privileges.h"
+#include "catalog/query_analysis.h"
+#include "miscadmin.h"
+#include "shmem.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/varlena.h"
+
+PG_FUNCTION_INFO_V1(sjoin_create_stream);
+PG_FUNCTION_INFO_V1(sjoin_drop_stream);
+PG_FUNCTION_INFO_V1(sjoin_advance_watermark);
+
+/* The column by name, of a type that can be an event time. */
+static AttrNumber
+event_time_column(Oid relid, const char *name)
+{
+	HeapTuple	tuple = SearchSysCacheAttName(relid, name);
+	Form_pg_attribute att;
+	AttrNumber	attno;
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist",
+						name, get_rel_name(relid))));
+	att = (Form_pg_attribute) GETSTRUCT(tuple);
+	attno = att->attnum;
+	if (attno < 0 ||
+		(att->atttypid != TIMESTAMPOID && att->atttypid != TIMESTAMPTZOID))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("event time column \"%s\" is of type %s", name,
+						format_type_be(att->atttypid)),
+				 errhint("An event time is of type timestamp with time zone or timestamp without time zone.")));
+	ReleaseSysCache(tuple);
+	return attno;
+}
+
+/* Stores a new stream; the caller has checked everything. */
+void
+sj_create_stream(const SjStreamDef *def)
+{
+	sj_stream_def_insert(def);
+	sj_definitions_changed();
+}
+
+/* max_future: -1 for '-1' has no interval; NULL is the setting. */
+static int64
+max_future_argument(FunctionCallInfo fcinfo, int n)
+{
+	int64		usec = sj_arg_interval(fcinfo, n, "max_future");
+
+	return usec < 0 ? -2 : usec;
+}
+
+/* This version has one way with other forms of an option. */
+static void
+refuse_upsert_key(FunctionCallInfo fcinfo, int n)
+{
+	if (!PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("upsert_key is not supported in this version"),
+				 errhint("Leave upsert_key at its default.")));
+}
+
+/*
+ * create_stream(source regclass, event_time name, watermark_delay interval,
+ *				 idle_timeout interval, on_idle text, max_future interval,
+ *				 upsert_key name[], if_not_exists boolean) RETURNS regclass
+ */
+Datum
+sjoin_create_stream(PG_FUNCTION_ARGS)
+{
+	static const char *const on_idle[] = {"advance", "ignore", "hold"};
+	Oid			relid = sj_arg_relation(fcinfo, 0, "source");
+	SjStreamDef def = {.relid = relid};
+	SjStreamDef *old;
+
+	sj_require_preload();
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("event_time must not be null")));
+	LockRelationOid(relid, ShareUpdateExclusiveLock);
+	sj_check_owner(relid);
+	sj_check_source(relid);
+	def.time_attno = event_time_column(relid, NameStr(*PG_GETARG_NAME(1)));
+	def.watermark_delay = sj_arg_interval(fcinfo, 2, "watermark_delay");
+	def.idle_timeout = sj_arg_interval(fcinfo, 3, "idle_timeout");
+	def.on_idle = sj_arg_choice(fcinfo, 4, "on_idle", on_idle,
+								lengthof(on_idle));
+	def.max_future = max_future_argument(fcinfo, 5);
+	refuse_upsert_key(fcinfo, 6);
+	def.created_at = GetCurrentTimestamp();
+
+	old = sj_stream_def_get(relid);
+	if (old == NULL)
+		sj_create_stream(&def);
+	else if (sj_arg_flag(fcinfo, 7))
+		ereport(NOTICE,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("table \"%s\" is a stream already, skipping",
+						get_rel_name(relid))));
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("table \"%s\" is a stream already",
+						get_rel_name(relid)),
+				 errhint("Drop the stream first, or pass if_not_exists => true.")));
+	PG_RETURN_OID(relid);
+}
+
+/* Joins that have the table as an input. */
+static List *
+joins_over(Oid relid)
+{
+	List	   *joins = NIL;
+	ListCell   *lc;
+
+	foreach(lc, sj_join_def_all())
+	{
+		SjJoinDef  *def = lfirst(lc);
+
+		if (def->input[SJ_LEFT] == relid || def->input[SJ_RIGHT] == relid)
+			joins = lappend(joins, def);
+	}
+	return joins;
+}
+
+static void
+drop_joins_over(Oid relid, bool cascade)
+{
+	List	   *joins = joins_over(relid);
+	ListCell   *lc;
+
+	if (joins != NIL && !cascade)
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot drop stream \"%s\" because joins use it",
+						get_rel_name(relid)),
+				 errdetail("Join \"%s\" reads it.",
+						   get_rel_name(((SjJoinDef *) linitial(joins))->result)),
+				 errhint("Pass cascade => true to drop the joins with their results.")));
+	foreach(lc, joins)
+		sj_drop_join(lfirst(lc), false);
+}
+
+/* Removes the definition and the capture of a table. */
+void
+sj_drop_stream(Oid relid)
+{
+	sj_capture_remove(relid);
+	sj_layout_delete(relid);
+	sj_stream_def_delete(relid);
+	sj_definitions_changed();
+}
+
+/* drop_stream(source text, if_exists boolean, cascade boolean) RETURNS boolean */
+Datum
+sjoin_drop_stream(PG_FUNCTION_ARGS)
+{
+	text	   *source = sj_arg_text_required(fcinfo, 0, "source");
+	RangeVar   *name = makeRangeVarFromNameList(textToQualifiedNameList(source));
+	bool		if_exists = sj_arg_flag(fcinfo, 1);
+	Oid			relid = RangeVarGetRelid(name, AccessShareLock, if_exists);
+
+	sj_require_preload();
+	if (OidIsValid(relid))
+	{
+		sj_check_owner(relid);
+		LockRelationOid(relid, ShareRowExclusiveLock);
+	}
+	if (!OidIsValid(relid) || sj_stream_def_get(relid) == NULL)
+	{
+		ereport(if_exists ? NOTICE : ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("\"%s\" is not a stream%s", name->relname,
+						if_exists ? ", skipping" : "")));
+		PG_RETURN_BOOL(false);
+	}
+	drop_joins_over(relid, sj_arg_flag(fcinfo, 2));
+	sj_drop_stream(relid);
+	PG_RETURN_BOOL(true);
+}
+
+/*
+ * advance_watermark(source regclass, event_time timestamptz) RETURNS timestamptz
+ *
+ * A record of the log like any row: it is captured now and takes effect at the
+ * end of this transaction's step.
+ */
+Datum
+sjoin_advance_watermark(PG_FUNCTION_ARGS)
+{
+	Oid			relid = sj_arg_relation(fcinfo, 0, "source");
+	SjTime		watermark = PG_ARGISNULL(1) ? SJ_TIME_MIN :
+	PG_GETARG_TIMESTAMPTZ(1);
+	SjStreamDef *def;
+
+	sj_require_preload();
+	sj_check_owner(relid);
+	def = sj_stream_def_get(relid);
+	if (def == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a stream", get_rel_name(relid)),
+				 errhint("Make it one with sjoin.create_stream().")));
+	if (!PG_ARGISNULL(1) && !SJ_TIME_IS_FINITE(watermark))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a watermark must be finite"),
+				 errhint("Pass NULL for the newest event time seen.")));
+	if (!PG_ARGISNULL(1) &&
+		get_atttype(relid, def->time_attno) == TIMESTAMPOID)
+		watermark =
+			DatumGetTimestamp(DirectFunctionCall1(timestamptz_timestamp,
+												  TimestampTzGetDatum(watermark)));
+	sj_capture_watermark(relid, watermark);
+
+	if (PG_ARGISNULL(1))
+	{
+		watermark = sj_stream_newest_event_time(relid);
+		if (watermark == SJ_TIME_MIN)
+			PG_RETURN_NULL();
+		PG_RETURN_TIMESTAMPTZ(watermark);
+	}
+	PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(1));
+}

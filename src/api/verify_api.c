@@ -1,0 +1,458 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify_api.c
+ *	  verify: is the result what the batch query says (R1)?
+ *
+ * Everything is read under one snapshot: the result, the tables, the position
+ * of the join, and the log.  What the snapshot sees of the tables but the
+ * position has not consumed is subtracted like a late row, so the answer is
+ * exact while rows are written at full rate.  The comparison is by bags, on
+ * hashes of whole rows; columns that STABLE functions compute are left out.
+ *
+ * IDENTIFICATION
+ *	  src/api/verify_api.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "api/api.h"
+#include "api/verify_query.h"
+#include "catalog/pg_type.h"
+#include "catalog/privileges.h"
+#include "emit/late_read.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "guc.h"
+#include "log/event_log.h"
+#include "log/position.h"
+#include "miscadmin.h"
+#include "optimizer/optimizer.h"
+#include "shmem.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "worker/join_input.h"
+#include "worker/sandbox.h"
+
+PG_FUNCTION_INFO_V1(sjoin_verify);
+PG_FUNCTION_INFO_V1(sjoin_image_hash);
+
+/* One call. */
+typedef struct Verification
+{
+	SjJoinDef  *def;
+	SjJoinQuery *query;
+	SjJoinPlan *plan;
+	SjPosition *position;
+	Snapshot	snapshot;
+	Tuplestorestate *records;
+	SjRejections rejections;
+	bool		bounded;		/* since or until given */
+	TimestampTz since;
+	TimestampTz until;
+	int			max_examples;
+} Verification;
+
+/* -- what the position has not consumed ----------------------------------- */
+
+static void
+put_pending_record(Verification *v, SjTaskInput *input, SjImageLayout *layout,
+				   SjLogRecord *record)
+{
+	MinimalTuple image = NULL;
+	MinimalTuple old_image = NULL;
+
+	if (record->op == SJ_OP_INSERT || record->op == SJ_OP_UPDATE)
+		image = heap_copy_minimal_tuple(sj_input_tuple(input, layout,
+													   SJ_RECORD_IMAGE(record)));
+	if (record->op == SJ_OP_DELETE)
+		old_image = sj_input_tuple(input, layout, SJ_RECORD_IMAGE(record));
+	if (record->op == SJ_OP_UPDATE)
+		old_image = sj_input_tuple(input, layout, SJ_RECORD_OLD_IMAGE(record));
+	if (record->op != 'W')
+		sj_rejection_put(input->plan, input->side, record->op, image,
+						 old_image, v->records, &v->rejections);
+}
+
+static void
+put_pending_chunk(Verification *v, SjTaskInput *input, SjImageLayout *layout,
+				  const SjChunk *chunk)
+{
+	char	   *space;
+
+	for (space = chunk->data; space < chunk->data + chunk->len;
+		 space += ((SjLogRecord *) space)->size)
+		put_pending_record(v, input, layout, (SjLogRecord *) space);
+}
+
+/* The transactions of a tick from 'first' on. */
+static void
+put_pending_tick(Verification *v, SjTaskInput *inputs, const SjTick *before,
+				 const SjTick *tick, int first)
+{
+	SjTickReader *reader = sj_log_open_tick(before, tick);
+
+	for (int t = first; t < reader->ntxns; t++)
+	{
+		SjLogTxn   *txn = &reader->txns[t];
+
+		for (int i = txn->first_chunk; i < txn->first_chunk + txn->nchunks; i++)
+		{
+			SjChunk		chunk;
+
+			CHECK_FOR_INTERRUPTS();
+			sj_log_read_chunk(reader, i, &chunk);
+			for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+			{
+				SjImageLayout *layout = sj_input_layout(&inputs[side],
+														chunk.layout);
+
+				if (layout != NULL)
+					put_pending_chunk(v, &inputs[side], layout, &chunk);
+			}
+		}
+	}
+	sj_log_close_tick(reader);
+}
+
+/* Records that the snapshot sees and the join has not consumed. */
+static void
+put_pending(Verification *v)
+{
+	SjTaskInput inputs[2];
+	SjTick	   *before = sj_tick_load(v->position->tick);
+	SjTick	   *now = sj_tick_take(0, v->snapshot);
+
+	if (before == NULL)
+		elog(ERROR, "tick " INT64_FORMAT " is not in the log",
+			 v->position->tick);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		sj_input_open(&inputs[side], side, v->query, v->plan);
+	if (v->position->txns > 0)
+	{
+		SjTick	   *next = sj_tick_load(v->position->tick + 1);
+
+		if (next == NULL)
+			elog(ERROR, "tick " INT64_FORMAT " is not in the log",
+				 v->position->tick + 1);
+		put_pending_tick(v, inputs, before, next, v->position->txns);
+		before = next;
+	}
+	put_pending_tick(v, inputs, before, now, 0);
+}
+
+/* -- the comparison ------------------------------------------------------- */
+
+/* Is the column the same whenever it is computed? */
+static bool
+is_comparable(const Verification *v, int i)
+{
+	TargetEntry *target = list_nth(v->plan->targets, i);
+
+	return !contain_mutable_functions((Node *) target->expr);
+}
+
+/* "c1, c3, ...": the columns that are compared. */
+static char *
+compared_columns(const Verification *v)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < list_length(v->plan->targets); i++)
+		if (is_comparable(v, i))
+			appendStringInfo(&buf, "%sc%d", buf.len > 0 ? ", " : "", i + 1);
+	return buf.len > 0 ? buf.data : "NULL::int4";
+}
+
+/* "(c1, c2, ...)": names for the columns of a sub-query. */
+static char *
+column_aliases(const Verification *v)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < list_length(v->plan->targets); i++)
+		appendStringInfo(&buf, "%sc%d", i > 0 ? ", " : "", i + 1);
+	return buf.data;
+}
+
+/* The result's own columns of the query, by position. */
+static char *
+result_columns(const Verification *v)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < list_length(v->plan->targets); i++)
+		appendStringInfo(&buf, "%s%s", i > 0 ? ", " : "",
+						 quote_identifier(get_attname(v->def->result, i + 1,
+													  false)));
+	return buf.data;
+}
+
+/* Number of a column that is the event time of a side never padded. */
+static int
+event_time_target(const Verification *v)
+{
+	ListCell   *lc;
+
+	foreach(lc, v->query->targets)
+	{
+		TargetEntry *target = lfirst(lc);
+
+		for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		{
+			const SjJoinInput *input = &v->query->input[side];
+
+			if (!v->query->pad[SJ_OTHER(side)] && IsA(target->expr, Var) &&
+				((Var *) target->expr)->varno == input->rti &&
+				((Var *) target->expr)->varattno == input->time_attno)
+				return foreach_current_index(lc) + 1;
+		}
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("the join has no event time among its columns"),
+			 errhint("Verify without since and until, or select the event time of an input that is never padded.")));
+}
+
+/* " WHERE cN >= since AND cN < until", or nothing. */
+static char *
+range_condition(const Verification *v)
+{
+	int			column;
+
+	if (!v->bounded)
+		return "";
+	column = event_time_target(v);
+	return psprintf(" WHERE c%d >= %s AND c%d < %s", column,
+					quote_literal_cstr(timestamptz_to_str(v->since)), column,
+					quote_literal_cstr(timestamptz_to_str(v->until)));
+}
+
+/* Rows of a relation with their hash and how often each is there. */
+static char *
+bag(const Verification *v, const char *rows)
+{
+	return psprintf("SELECT h, pg_catalog.count(*) AS n, (pg_catalog.array_agg(d))[1] AS d "
+					"FROM (SELECT sjoin.image_hash(%s) AS h, pg_catalog.to_jsonb(r) AS d "
+					"FROM (%s) r(%s)%s) b GROUP BY h",
+					compared_columns(v), rows, column_aliases(v),
+					range_condition(v));
+}
+
+/* c1, c2, ... of an example back to the names of the result's columns. */
+static char *
+named_example(const Verification *v)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < list_length(v->plan->targets); i++)
+		appendStringInfo(&buf, "%s%s, d->'c%d'", i > 0 ? ", " : "",
+						 quote_literal_cstr(get_attname(v->def->result, i + 1,
+														false)), i + 1);
+	return buf.data;
+}
+
+static char *
+comparison(const Verification *v)
+{
+	SjVerifySpec spec;
+	char	   *want;
+	char	   *got;
+
+	spec.final = sj_join_is_final(v->def);
+	spec.due_before = v->rejections.truncated ? SJ_TIME_MIN :
+		spec.final ? v->position->clock.horizon : v->position->clock.watermark;
+	spec.has_failed_pairs = v->rejections.failed_pairs;
+	spec.has_records = v->rejections.any;
+	want = bag(v, sj_verify_query(v->query, &spec));
+	got = bag(v, psprintf("SELECT %s FROM %s", result_columns(v),
+						  quote_qualified_identifier(get_namespace_name(get_rel_namespace(v->def->result)),
+													 get_rel_name(v->def->result))));
+	return psprintf("WITH diff AS ("
+					"SELECT CASE WHEN COALESCE(w.n, 0) > COALESCE(g.n, 0) THEN 'missing' "
+					"WHEN %s THEN 'settled' "
+					"WHEN w.n IS NULL THEN 'extra' ELSE 'duplicate' END AS difference, "
+					"pg_catalog.abs(COALESCE(w.n, 0) - COALESCE(g.n, 0)) AS n, "
+					"COALESCE(w.d, g.d) AS d "
+					"FROM (%s) w FULL JOIN (%s) g ON w.h = g.h "
+					"WHERE w.n IS DISTINCT FROM g.n), "
+					"numbered AS (SELECT *, pg_catalog.row_number() OVER (PARTITION BY difference ORDER BY d::text) AS i FROM diff) "
+					"SELECT difference, n, pg_catalog.jsonb_build_object(%s) FROM numbered WHERE i <= %d "
+					"UNION ALL SELECT difference, pg_catalog.sum(n)::bigint, NULL FROM numbered WHERE i > %d GROUP BY difference",
+					v->rejections.truncated ? "true" : "false",
+					want, got, named_example(v), v->max_examples,
+					v->max_examples);
+}
+
+/* -- the call ------------------------------------------------------------- */
+
+static void
+register_records(Verification *v)
+{
+	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
+
+	enr->md.name = SJ_RECORDS;
+	enr->md.tupdesc = sj_rejections_desc();
+	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
+	enr->md.enrtuples = tuplestore_tuple_count(v->records);
+	enr->reldata = v->records;
+	if (SPI_register_relation(enr) != SPI_OK_REL_REGISTER)
+		elog(ERROR, "could not register the late rows as a relation");
+}
+
+static void
+run_comparison(Verification *v, ReturnSetInfo *rsinfo)
+{
+	SPI_connect();
+	register_records(v);
+	if (SPI_execute(comparison(v), true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not compare the result with the batch query");
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		Datum		value[3];
+		bool		null[3];
+
+		heap_deform_tuple(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, value,
+						  null);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, value, null);
+	}
+	SPI_finish();
+}
+
+/* The definition as it runs; an error when it does not any more. */
+static void
+read_definition(Verification *v)
+{
+	SjJoinShape shape;
+	Query	   *query;
+
+	if (get_rel_name(v->def->definition) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the definition of the join has been dropped")));
+	query = sj_join_definition(v->def->definition);
+	if (sj_query_signature(query) != v->def->signature)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the definition of the join has been changed")));
+	sj_join_shape(v->def, &shape);
+	v->query = sj_query_analyze(query, &shape);
+	v->plan = sj_join_plan(v->query);
+}
+
+static Oid
+result_owner(Oid relid)
+{
+	Oid			owner;
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", relid);
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+static void
+verify(Verification *v, ReturnSetInfo *rsinfo)
+{
+	SjSandbox	sandbox;
+
+	v->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	PushActiveSnapshot(v->snapshot);
+	v->position = sj_position_load(v->def->join_id, v->snapshot);
+	if (v->position == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the join \"%s\" has not started yet",
+						get_rel_name(v->def->result)),
+				 errhint("View sjoin.joins shows its state.")));
+	v->records = tuplestore_begin_heap(false, false, work_mem);
+
+	sj_sandbox_enter(&sandbox, result_owner(v->def->result),
+					 v->def->time_zone);
+	read_definition(v);
+	sj_rejections_read(v->def->join_id, v->snapshot, v->records,
+					   &v->rejections);
+	put_pending(v);
+	run_comparison(v, rsinfo);
+	sj_sandbox_leave(&sandbox);
+	PopActiveSnapshot();
+	UnregisterSnapshot(v->snapshot);
+}
+
+/*
+ * verify(name regclass, since timestamptz, until timestamptz,
+ *		  max_examples integer)
+ *		RETURNS TABLE (difference text, n bigint, row_data jsonb)
+ *
+ * One row per row of the result that differs, at most max_examples of each
+ * difference, and one row for the rest of them.
+ */
+Datum
+sjoin_verify(PG_FUNCTION_ARGS)
+{
+	Verification v = {.def = sj_arg_join(fcinfo, 0)};
+
+	sj_require_preload();
+	sj_check_owner(v.def->result);
+	v.bounded = !PG_ARGISNULL(1) || !PG_ARGISNULL(2);
+	v.since = PG_ARGISNULL(1) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(1);
+	v.until = PG_ARGISNULL(2) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(2);
+	v.max_examples = PG_ARGISNULL(3) ? 10 : Max(0, PG_GETARG_INT32(3));
+
+	(void) sj_wait_for_joins(list_make1(v.def), SJ_TIME_MIN, sj_wait_timeout);
+	InitMaterializedSRF(fcinfo, 0);
+	verify(&v, (ReturnSetInfo *) fcinfo->resultinfo);
+	return (Datum) 0;
+}
+
+/* The arguments' types as a descriptor, remembered for the calls to come. */
+static TupleDesc
+arguments_desc(FunctionCallInfo fcinfo)
+{
+	TupleDesc	desc = fcinfo->flinfo->fn_extra;
+	MemoryContext old;
+
+	if (desc != NULL)
+		return desc;
+	old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+	desc = CreateTemplateTupleDesc(PG_NARGS());
+	for (int i = 0; i < PG_NARGS(); i++)
+		TupleDescInitEntry(desc, i + 1, NULL,
+						   get_fn_expr_argtype(fcinfo->flinfo, i), -1, 0);
+	fcinfo->flinfo->fn_extra = desc;
+	MemoryContextSwitchTo(old);
+	return desc;
+}
+
+/* image_hash(VARIADIC "any") RETURNS uuid */
+Datum
+sjoin_image_hash(PG_FUNCTION_ARGS)
+{
+	TupleDesc	desc = arguments_desc(fcinfo);
+	Datum		values[FUNC_MAX_ARGS];
+	bool		nulls[FUNC_MAX_ARGS];
+	pg_uuid_t  *hash = palloc(sizeof(pg_uuid_t));
+
+	if (get_fn_expr_variadic(fcinfo->flinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("image_hash does not take a VARIADIC array")));
+	for (int i = 0; i < PG_NARGS(); i++)
+	{
+		nulls[i] = PG_ARGISNULL(i);
+		values[i] = PG_GETARG_DATUM(i);
+	}
+	sj_image_hash(desc, PG_NARGS(), values, nulls, hash);
+	PG_RETURN_UUID_P(hash);
+}

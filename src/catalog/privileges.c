@@ -1,0 +1,58 @@
+/*-------------------------------------------------------------------------
+ *
+ * privileges.c
+ *	  What the owner of a join must be allowed to do.
+ *
+ * IDENTIFICATION
+ *	  src/catalog/privileges.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/objectaddress.h"
+#include "catalog/privileges.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/rls.h"
+
+static void
+check_row_security(Oid relid, Oid owner)
+{
+	if (check_enable_rls(relid, owner, true) == RLS_ENABLED)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("row-level security of table \"%s\" applies to \"%s\"",
+						get_rel_name(relid), GetUserNameFromId(owner, false)),
+				 errhint("A join needs all rows of its inputs: its owner must own the table or have BYPASSRLS.")));
+}
+
+void
+sj_check_input_privileges(const SjJoinQuery *query, Oid owner)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		const SjJoinInput *input = &query->input[side];
+		int			attno = -1;
+
+		check_row_security(input->relid, owner);
+		if (pg_class_aclcheck(input->relid, owner, ACL_SELECT) == ACLCHECK_OK)
+			continue;
+		while ((attno = bms_next_member(input->columns, attno)) >= 0)
+			if (pg_attribute_aclcheck(input->relid, (AttrNumber) attno, owner,
+									  ACL_SELECT) != ACLCHECK_OK)
+				aclcheck_error(ACLCHECK_NO_PRIV,
+							   get_relkind_objtype(get_rel_relkind(input->relid)),
+							   get_rel_name(input->relid));
+	}
+}
+
+void
+sj_check_owner(Oid relid)
+{
+	if (!pg_class_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER,
+					   get_relkind_objtype(get_rel_relkind(relid)),
+					   get_rel_name(relid));
+}

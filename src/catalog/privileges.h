@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * privileges.h
+ *	  What the owner of a join must be allowed to do (P2, P3).
+ *
+ * IDENTIFICATION
+ *	  src/catalog/privileges.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_PRIVILEGES_H
+#define SJ_PRIVILEGES_H
+
+#include "sjoin.h"
+
+#include "catalog/query_analysis.h"
+
+/* Error unless 'owner' may read all that the join reads, past row security. */
+extern void sj_check_input_privileges(const SjJoinQuery *query, Oid owner);
+
+/* Error unless the current user owns the relation. */
+extern void sj_check_owner(Oid relid);
+
+#endif							/* SJ_PRIVILEGES_H */

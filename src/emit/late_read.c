@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ *
+ * late_read.c
+ *	  Reading late rows back, for verify().
+ *
+ * IDENTIFICATION
+ *	  src/emit/late_read.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/pg_type.h"
+#include "catalog/relations.h"
+#include "emit/late_read.h"
+#include "emit/late_row.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+
+enum
+{
+	Column_side = 1,
+	Column_op,
+	Column_row_hash,
+	Column_old_hash,
+	Column_old_data,
+	Column_row_data,			/* computed and left out */
+	Ncolumns = Column_old_data
+};
+
+TupleDesc
+sj_rejections_desc(void)
+{
+	TupleDesc	desc = CreateTemplateTupleDesc(Ncolumns);
+
+	TupleDescInitEntry(desc, Column_side, "side", INT2OID, -1, 0);
+	TupleDescInitEntry(desc, Column_op, "op", CHAROID, -1, 0);
+	TupleDescInitEntry(desc, Column_row_hash, "row_hash", UUIDOID, -1, 0);
+	TupleDescInitEntry(desc, Column_old_hash, "old_hash", UUIDOID, -1, 0);
+	TupleDescInitEntry(desc, Column_old_data, "old_data", JSONBOID, -1, 0);
+	return desc;
+}
+
+static void
+note_kind(char op, SjRejections *rejections)
+{
+	if (op == SJ_OP_PAIR)
+		rejections->failed_pairs = true;
+	else if (op == SJ_OP_TRUNCATE)
+		rejections->truncated = true;
+	else
+		rejections->any = true;
+}
+
+static void
+put_stored(HeapTuple tuple, TupleDesc desc, Tuplestorestate *store,
+		   SjRejections *rejections)
+{
+	Datum		from[Natts_late_row];
+	bool		from_null[Natts_late_row];
+	Datum		value[Ncolumns];
+	bool		null[Ncolumns];
+	static const int source[Ncolumns] = {
+		Anum_side, Anum_op, Anum_row_hash, Anum_old_hash, Anum_old_data
+	};
+
+	heap_deform_tuple(tuple, desc, from, from_null);
+	for (int i = 0; i < Ncolumns; i++)
+	{
+		value[i] = from[source[i] - 1];
+		null[i] = from_null[source[i] - 1];
+	}
+	tuplestore_putvalues(store, sj_rejections_desc(), value, null);
+	note_kind(DatumGetChar(from[Anum_op - 1]), rejections);
+}
+
+void
+sj_rejections_read(int32 join_id, Snapshot snapshot, Tuplestorestate *store,
+				   SjRejections *rejections)
+{
+	Relation	rel = sj_open("late_row", AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(join_id));
+	scan = systable_beginscan(rel, sj_relation_oid("late_row_join_id"), true,
+							  snapshot, 1, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		put_stored(tuple, RelationGetDescr(rel), store, rejections);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+void
+sj_rejection_put(const SjPlanInput *input, SjSide side, char op,
+				 MinimalTuple image, MinimalTuple old_image,
+				 Tuplestorestate *store, SjRejections *rejections)
+{
+	Datum		value[Ncolumns + 1];
+	bool		null[Ncolumns + 1] = {false};
+
+	value[Column_side - 1] = Int16GetDatum(side);
+	value[Column_op - 1] = CharGetDatum(op);
+	sj_late_row_set_image(input, image, false, value, null, Column_row_data,
+						  Column_row_hash);
+	sj_late_row_set_image(input, old_image, true, value, null,
+						  Column_old_data, Column_old_hash);
+	tuplestore_putvalues(store, sj_rejections_desc(), value, null);
+	note_kind(op, rejections);
+}

@@ -1,0 +1,45 @@
+/*-------------------------------------------------------------------------
+ *
+ * late_row.h
+ *	  Columns of sjoin.late_row; private to side_output.c and late_read.c.
+ *
+ * IDENTIFICATION
+ *	  src/emit/late_row.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_LATE_ROW_H
+#define SJ_LATE_ROW_H
+
+#include "sjoin.h"
+
+#include "catalog/join_plan.h"
+
+enum
+{
+	Anum_late_id = 1,
+	Anum_join_id,
+	Anum_side,
+	Anum_seq,
+	Anum_other_seq,
+	Anum_op,
+	Anum_event_time,
+	Anum_watermark,
+	Anum_reason,
+	Anum_sqlstate,
+	Anum_message,
+	Anum_arrived_at,
+	Anum_replayed_at,
+	Anum_row_data,
+	Anum_old_data,
+	Anum_row_hash,
+	Anum_old_hash,
+	Natts_late_row = Anum_old_hash
+};
+
+/* Sets the jsonb (if 'keep') and the hash of an image; NULLs without one. */
+extern void sj_late_row_set_image(const SjPlanInput *input, MinimalTuple image,
+								  bool keep, Datum *value, bool *null,
+								  int data_column, int hash_column);
+
+#endif							/* SJ_LATE_ROW_H */

@@ -1,0 +1,318 @@
+/*-------------------------------------------------------------------------
+ *
+ * stat_api.c
+ *	  Statistics: what the workers keep in shared memory, as rows.
+ *
+ * IDENTIFICATION
+ *	  src/stat/stat_api.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "catalog/join_def.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "shmem.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(sjoin_join_stats);
+PG_FUNCTION_INFO_V1(sjoin_input_stats);
+PG_FUNCTION_INFO_V1(sjoin_join_info);
+PG_FUNCTION_INFO_V1(sjoin_event_time);
+
+/* A row being filled from the left. */
+typedef struct Row
+{
+	Datum		value[32];
+	bool		null[32];
+	int			n;
+} Row;
+
+static void
+add(Row *row, Datum value, bool isnull)
+{
+	Assert(row->n < lengthof(row->value));
+	row->value[row->n] = value;
+	row->null[row->n++] = isnull;
+}
+
+static void
+add_count(Row *row, pg_atomic_uint64 *count)
+{
+	add(row, Int64GetDatum((int64) pg_atomic_read_u64(count)), false);
+}
+
+static void
+add_text(Row *row, const char *text)
+{
+	add(row, text ? CStringGetTextDatum(text) : (Datum) 0, text == NULL);
+}
+
+/* An event time, NULL when there is none. */
+static void
+add_time(Row *row, pg_atomic_uint64 *time)
+{
+	SjTime		value = (SjTime) pg_atomic_read_u64(time);
+
+	add(row, TimestampTzGetDatum(value), !SJ_TIME_IS_FINITE(value));
+}
+
+/* A time of the clock, NULL when it is 0. */
+static void
+add_clock_time(Row *row, TimestampTz time)
+{
+	add(row, TimestampTzGetDatum(time), time == 0);
+}
+
+static void
+put(ReturnSetInfo *rsinfo, Row *row)
+{
+	Assert(row->n == rsinfo->setDesc->natts);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row->value,
+						 row->null);
+}
+
+/* Upper bound, in ms, of the latencies of a share of the transactions. */
+static void
+add_percentile(Row *row, SjJoinSlot *slot, double share)
+{
+	uint64		count[SJ_LATENCY_BUCKETS];
+	uint64		total = 0;
+	uint64		seen = 0;
+
+	for (int i = 0; i < SJ_LATENCY_BUCKETS; i++)
+		total += count[i] = pg_atomic_read_u64(&slot->latency[i]);
+	for (int i = 0; i < SJ_LATENCY_BUCKETS && total > 0; i++)
+	{
+		seen += count[i];
+		if (seen >= share * total)
+		{
+			add(row, Float8GetDatum(0.1 * pow(2.0, i / 4.0)), false);
+			return;
+		}
+	}
+	add(row, (Datum) 0, true);
+}
+
+static const char *
+state_name(SjJoinState state)
+{
+	static const char *const names[] = {
+		"starting", "backfilling", "rebuilding", "running", "paused",
+		"failed", "stopped"
+	};
+
+	return names[state];
+}
+
+static void
+add_state(Row *row, SjJoinSlot *slot)
+{
+	SjDatabaseSlot *database = sj_database_slot(MyDatabaseId, false);
+	pid_t		pid = database == NULL ? 0 : database->worker_pid;
+	char		error[SJ_ERROR_LENGTH];
+	SjJoinState state;
+	int			sqlstate;
+	TimestampTz at;
+
+	SpinLockAcquire(&slot->mutex);
+	state = slot->state;
+	sqlstate = slot->last_sqlstate;
+	at = slot->last_error_at;
+	memcpy(error, slot->last_error, SJ_ERROR_LENGTH);
+	SpinLockRelease(&slot->mutex);
+
+	add(row, Int32GetDatum(pid), pid == 0);
+	add_text(row, state_name(state));
+	add_text(row, at == 0 ? NULL : error);
+	add_text(row, at == 0 ? NULL : unpack_sql_state(sqlstate));
+	add_clock_time(row, at);
+}
+
+static void
+add_join_counters(Row *row, SjJoinSlot *slot)
+{
+	SjInputStats *left = &slot->input[SJ_LEFT];
+	SjInputStats *right = &slot->input[SJ_RIGHT];
+
+	add(row, Int64GetDatum(pg_atomic_read_u64(&left->rows_in) +
+						   pg_atomic_read_u64(&right->rows_in)), false);
+	add_count(row, &slot->rows_out);
+	add_count(row, &slot->rows_retracted);
+	add(row, Int64GetDatum(pg_atomic_read_u64(&left->rows_late) +
+						   pg_atomic_read_u64(&right->rows_late)), false);
+	add_count(row, &slot->rows_unmatched);
+	add_count(row, &slot->batches);
+	add_count(row, &slot->errors);
+	add_count(row, &slot->restarts);
+	add(row, Float8GetDatum(pg_atomic_read_u64(&slot->total_batch_usec) / 1000.0),
+		false);
+	add(row, Float8GetDatum(pg_atomic_read_u64(&slot->last_batch_usec) / 1000.0),
+		false);
+	add_percentile(row, slot, 0.50);
+	add_percentile(row, slot, 0.95);
+	add_percentile(row, slot, 0.99);
+	add_time(row, &slot->watermark);
+	add(row, Int64GetDatum(pg_atomic_read_u64(&left->state_rows) +
+						   pg_atomic_read_u64(&right->state_rows)), false);
+	add_count(row, &slot->state_keys);
+	add(row, Int64GetDatum(pg_atomic_read_u64(&slot->state_pages) *
+						   SJ_PAGE_SIZE), false);
+	add_count(row, &slot->timers);
+	add_time(row, &slot->oldest_timer);
+	add_count(row, &slot->log_bytes);
+	add_clock_time(row, (TimestampTz) pg_atomic_read_u64(&slot->last_batch_at));
+	add_clock_time(row, (TimestampTz) pg_atomic_read_u64(&slot->stats_reset));
+}
+
+/* The slots of this database's joins, in their order. */
+static SjJoinSlot *
+next_slot(int *i)
+{
+	while (sj_shared != NULL && *i < sj_max_joins)
+	{
+		SjJoinSlot *slot = &sj_shared->joins[(*i)++];
+
+		if (slot->database == MyDatabaseId)
+			return slot;
+	}
+	return NULL;
+}
+
+Datum
+sjoin_join_stats(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	SjJoinSlot *slot;
+	int			i = 0;
+
+	InitMaterializedSRF(fcinfo, 0);
+	while ((slot = next_slot(&i)) != NULL)
+	{
+		Row			row = {.n = 0};
+
+		add(&row, Int32GetDatum(slot->join_id), false);
+		add_state(&row, slot);
+		add_join_counters(&row, slot);
+		put(rsinfo, &row);
+	}
+	return (Datum) 0;
+}
+
+Datum
+sjoin_input_stats(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	SjJoinSlot *slot;
+	int			i = 0;
+
+	InitMaterializedSRF(fcinfo, 0);
+	while ((slot = next_slot(&i)) != NULL)
+	{
+		for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		{
+			SjInputStats *input = &slot->input[side];
+			Row			row = {.n = 0};
+
+			add(&row, Int32GetDatum(slot->join_id), false);
+			add(&row, Int16GetDatum(side), false);
+			add_count(&row, &input->rows_in);
+			add_count(&row, &input->rows_matched);
+			add_count(&row, &input->rows_late);
+			add_count(&row, &input->rows_expired);
+			add_count(&row, &input->rows_null_key);
+			add_count(&row, &input->rows_future);
+			add_count(&row, &input->rows_filtered);
+			add_count(&row, &input->state_rows);
+			add_time(&row, &input->watermark);
+			add_time(&row, &input->max_event_time);
+			add_clock_time(&row, (TimestampTz) pg_atomic_read_u64(&input->last_row_at));
+			put(rsinfo, &row);
+		}
+	}
+	return (Datum) 0;
+}
+
+/* An interval of so many microseconds; NULL when negative. */
+static void
+add_interval(Row *row, int64 usec)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = usec;
+	add(row, IntervalPGetDatum(interval), usec < 0);
+}
+
+/* The parts of a definition; NULL when it no longer is one. */
+static SjJoinQuery *
+analyze_definition(const SjJoinDef *def)
+{
+	SjJoinShape shape;
+	Query	   *query;
+
+	if (get_rel_name(def->definition) == NULL)
+		return NULL;
+	query = sj_join_definition(def->definition);
+	if (sj_query_signature(query) != def->signature)
+		return NULL;
+	sj_join_shape(def, &shape);
+	return sj_query_analyze(query, &shape);
+}
+
+static void
+add_info(Row *row, const SjJoinDef *def, const SjJoinQuery *query)
+{
+	int64		keep = Max(sj_bounds_keep(&query->bounds, SJ_LEFT),
+						   sj_bounds_keep(&query->bounds, SJ_RIGHT));
+	int64		lateness = sj_join_lateness(def, query);
+
+	add(row, Int32GetDatum(def->join_id), false);
+	add_text(row, query->kind == SJ_WIDE_JOIN ? "wide" : "interval");
+	add_text(row, query->join_type == JOIN_INNER ? "inner" :
+			 query->join_type == JOIN_LEFT ? "left" : "right");
+	add_interval(row, def->timeout);
+	add_interval(row, def->ttl);
+	add_interval(row, lateness);
+	add_interval(row, keep + lateness);
+	add_text(row, query->input[SJ_LEFT].alias);
+	add_text(row, query->input[SJ_RIGHT].alias);
+}
+
+Datum
+sjoin_join_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+	foreach(lc, sj_join_def_all())
+	{
+		SjJoinDef  *def = lfirst(lc);
+		SjJoinQuery *query = analyze_definition(def);
+		Row			row = {.n = 0};
+
+		if (query == NULL)
+			continue;
+		add_info(&row, def, query);
+		put(rsinfo, &row);
+	}
+	return (Datum) 0;
+}
+
+Datum
+sjoin_event_time(PG_FUNCTION_ARGS)
+{
+	SjTime		event_time = PG_GETARG_INT64(0);
+
+	if (event_time == SJ_TIME_MIN)
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(event_time);
+}
