@@ -47,7 +47,7 @@ $do$;
 
 -- src/log/tick.c
 CREATE MATERIALIZED VIEW sjoin.tick AS
-    SELECT NULL::int8 AS tick, NULL::xid8 AS xmin, NULL::xid8 AS xmax, NULL::xid8[] AS xip, NULL::timestamptz AS at
+    SELECT NULL::int8 AS tick, NULL::xid8 AS snapshot_xmin, NULL::xid8 AS snapshot_xmax, NULL::xid8[] AS snapshot_xip, NULL::timestamptz AS at
      WHERE sjoin.no_rows();
 CREATE INDEX tick_tick ON sjoin.tick (tick);
 COMMENT ON MATERIALIZED VIEW sjoin.tick IS 'snapshots that cut the event log into what is consumed together';

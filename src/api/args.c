@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "api/api.h"
+#include "common/int.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"

@@ -26,7 +26,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/privileges.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "commands/defrem.h"
 #include "commands/sequence.h"
 #include "emit/result_table.h"

@@ -50,7 +50,7 @@
 #include "api/verify_query.h"
 #include "catalog/query_parts.h"
 
-/* The inverse of a calendar bound comes so much later (engine/bounds.c). */
+/* The inverse of a calendar bound comes so much later (bounds.c). */
 #define DUE_SLACK_USEC	(3 * USECS_PER_DAY)
 
 static const char *const side_name[2] = {"l", "r"};

@@ -28,7 +28,7 @@
 #include "capture/xact.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "miscadmin.h"

@@ -19,7 +19,7 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/join_def.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "nodes/makefuncs.h"
 #include "rewrite/rewriteHandler.h"
 #include "rewrite/rewriteManip.h"

@@ -13,7 +13,7 @@
 
 #include "sjoin.h"
 
-#include "engine/bounds.h"
+#include "bounds.h"
 #include "nodes/parsenodes.h"
 
 /* One equality of the key: left expression = right expression. */

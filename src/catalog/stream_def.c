@@ -21,7 +21,7 @@
 #include "catalog/indexing.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "catalog/stream_def.h"
 #include "commands/sequence.h"
 #include "guc.h"

@@ -13,7 +13,7 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "emit/late_read.h"
 #include "emit/late_row.h"
 #include "miscadmin.h"

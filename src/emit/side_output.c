@@ -22,7 +22,7 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_type.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "emit/late_row.h"

@@ -25,7 +25,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "commands/sequence.h"
 #include "log/numbers.h"
 #include "miscadmin.h"

@@ -18,7 +18,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "log/position.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"

@@ -29,7 +29,7 @@
 #include "access/relation.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "commands/tablecmds.h"
 #include "log/segments.h"
 #include "miscadmin.h"

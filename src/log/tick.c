@@ -23,7 +23,7 @@
 #include "catalog/index.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_type.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "commands/tablecmds.h"
 #include "log/tick.h"
 #include "shmem.h"

@@ -20,7 +20,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "emit/attempt.h"
 #include "guc.h"
 #include "log/event_log.h"

@@ -12,7 +12,7 @@
 #ifndef TEST_ENGINE_H
 #define TEST_ENGINE_H
 
-#include "engine/bounds.h"
+#include "bounds.h"
 #include "engine/engine.h"
 
 /* ----- arena in palloc'd memory (test_arena.c) ----- */

@@ -9,7 +9,7 @@
  * relations of any shape.
  *
  * IDENTIFICATION
- *	  src/catalog/relations.c
+ *	  src/relations.c
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,7 @@
 #include "access/relation.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
-#include "catalog/relations.h"
+#include "relations.h"
 #include "commands/extension.h"
 #include "pgstat.h"
 #include "utils/inval.h"

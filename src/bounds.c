@@ -17,11 +17,11 @@
  * stays, which nobody sees, another day covers changes of the clock.
  *
  * IDENTIFICATION
- *	  src/engine/bounds.c
+ *	  src/bounds.c
  *
  *-------------------------------------------------------------------------
  */
-#include "engine/bounds.h"
+#include "bounds.h"
 
 #include "datatype/timestamp.h"
 #include "fmgr.h"

@@ -4,7 +4,7 @@
  *	  The extension's own relations, by name.
  *
  * IDENTIFICATION
- *	  src/catalog/relations.h
+ *	  src/relations.h
  *
  *-------------------------------------------------------------------------
  */

@@ -4,7 +4,7 @@
  *	  The time range of a join: from conditions to partners and deadlines.
  *
  * IDENTIFICATION
- *	  src/engine/bounds.h
+ *	  src/bounds.h
  *
  *-------------------------------------------------------------------------
  */
