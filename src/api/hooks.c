@@ -11,9 +11,11 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "api/api.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "relations.h"
@@ -25,6 +27,7 @@
 #include "storage/condition_variable.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/syscache.h"
 #include "worker/launcher.h"
 
 static object_access_hook_type prev_object_access = NULL;
@@ -136,12 +139,27 @@ database_to_leave(Node *statement)
 	return name == NULL ? InvalidOid : get_database_oid(name, true);
 }
 
+static bool
+may_create_databases(void)
+{
+	HeapTuple	tuple = SearchSysCache1(AUTHOID,
+										ObjectIdGetDatum(GetUserId()));
+	bool		may = superuser();
+
+	if (HeapTupleIsValid(tuple))
+	{
+		may |= ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+		ReleaseSysCache(tuple);
+	}
+	return may;
+}
+
 /* May the user do that to the database, so that its worker should leave? */
 static bool
 may_disturb(Node *statement, Oid database)
 {
 	return IsA(statement, CreatedbStmt) ?
-		superuser() || have_createdb_privilege() :
+		may_create_databases() :
 		pg_database_ownercheck(database, GetUserId());
 }
 
