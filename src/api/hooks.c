@@ -188,12 +188,18 @@ suspend_worker(SjDatabaseSlot *slot)
 	ConditionVariableCancelSleep();
 }
 
+/* Lets it come back, unless the database is gone. */
 static void
-release_worker(SjDatabaseSlot *slot)
+release_worker(SjDatabaseSlot *slot, bool dropped)
 {
 	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
 	slot->suspended--;
 	slot->start_after = 0;
+	if (dropped)
+	{
+		slot->wanted = false;
+		slot->database = InvalidOid;
+	}
 	LWLockRelease(sj_shared->lock);
 	sj_wake_launcher();
 }
@@ -242,6 +248,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	Oid			database = sj_shared == NULL || commit_prepared ? InvalidOid :
 	database_to_leave(statement);
 	SjDatabaseSlot *slot = NULL;
+	volatile bool dropped = false;
 
 	if (OidIsValid(database) && may_disturb(statement, database))
 		slot = sj_database_slot(database, false);
@@ -259,10 +266,11 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	{
 		run_utility(pstmt, query_string, read_only_tree, context, params,
 					environment, dest, completion);
+		dropped = IsA(statement, DropdbStmt);
 	}
 	PG_FINALLY();
 	{
-		release_worker(slot);
+		release_worker(slot, dropped);
 	}
 	PG_END_TRY();
 }

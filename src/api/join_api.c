@@ -358,7 +358,8 @@ void
 sj_forget_join(const SjJoinDef *def)
 {
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
-		if (!is_still_read(def->input[side], def->join_id))
+		if (get_rel_name(def->input[side]) != NULL &&
+			!is_still_read(def->input[side], def->join_id))
 			sj_layout_delete(def->input[side]);
 	sj_join_def_delete(def->join_id);
 	sj_definitions_changed();

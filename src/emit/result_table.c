@@ -20,81 +20,22 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
-#include "access/table.h"
-#include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "emit/attempt.h"
-#include "emit/result_table.h"
+#include "emit/result_run.h"
 #include "emit/side_output.h"
 #include "executor/executor.h"
-#include "executor/spi.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "port/pg_bswap.h"
 #include "shmem.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
-#include "utils/tuplestore.h"
-#include "utils/uuid.h"
-
-/* Rows handed to the table at once. */
-#define INSERT_BATCH	1000
-
-#define CHANGES_NAME	"sjoin_changes"
-
-/* Target list and post-join condition of pairs, or of padded rows. */
-typedef struct RowMaker
-{
-	ProjectionInfo *projection;
-	ExprState  *post;			/* NULL: none */
-} RowMaker;
-
-struct SjResultWriter
-{
-	const SjJoinDef *def;
-	const SjJoinPlan *plan;
-	bool		append;			/* has sjoin_seq */
-	int			ntargets;
-	TupleDesc	desc;			/* targets, then sjoin's columns */
-	ExprContext *econtext;
-	TupleTableSlot *side_slot[2];
-	TupleTableSlot *target_slot;
-	RowMaker	pair;
-	RowMaker	padded[2];
-};
-
-/* One run over changes. */
-typedef struct WriteRun
-{
-	SjResultWriter *writer;
-	const SjChange *changes;
-	SjTime		watermark;
-	TimestampTz at;
-	int64	   *result_seq;
-	SjWritten  *written;
-	uint64		(*insert) (struct WriteRun *run, int64 first, int64 last);
-
-	/* direct path: the open table */
-	Relation	rel;
-	EState	   *estate;
-	ResultRelInfo *result_info;
-	TupleTableSlot **slots;
-	int			nslots;
-	BulkInsertState bulk;
-} WriteRun;
 
 /* -- rows ---------------------------------------------------------------- */
 
 /* Identity of a row: the log sequences of its inputs, 0 for a missing one. */
-static void
-set_identity(pg_uuid_t *id, const SjChange *change)
+void
+sj_result_identity(pg_uuid_t *id, const SjChange *change)
 {
 	uint64		half[2];
 
@@ -129,7 +70,7 @@ row_desc(const SjJoinPlan *plan, bool append)
 }
 
 static void
-init_row_maker(RowMaker *maker, SjResultWriter *writer, List *targets,
+init_row_maker(SjRowMaker *maker, SjResultWriter *writer, List *targets,
 			   List *post)
 {
 	maker->projection = ExecBuildProjectionInfo(targets, writer->econtext,
@@ -178,11 +119,11 @@ load_side(SjResultWriter *writer, SjSide side, const SjRow *row)
  * false when the post-join condition leaves it out.  By-reference values live
  * in the per-tuple memory and in the state.
  */
-static bool
-make_row(WriteRun *run, const SjChange *change, Datum *values, bool *isnull)
+bool
+sj_result_make_row(SjWriteRun *run, const SjChange *change, Datum *values, bool *isnull)
 {
 	SjResultWriter *writer = run->writer;
-	RowMaker   *maker = &writer->pair;
+	SjRowMaker   *maker = &writer->pair;
 	pg_uuid_t  *id;
 	int			n = writer->ntargets;
 	TupleTableSlot *slot;
@@ -204,7 +145,7 @@ make_row(WriteRun *run, const SjChange *change, Datum *values, bool *isnull)
 
 	id = MemoryContextAlloc(writer->econtext->ecxt_per_tuple_memory,
 							sizeof(pg_uuid_t));
-	set_identity(id, change);
+	sj_result_identity(id, change);
 	values[n++] = UUIDPGetDatum(id);
 	values[n++] = Int32GetDatum(1);
 	values[n++] = TimestampTzGetDatum(run->at);
@@ -213,297 +154,18 @@ make_row(WriteRun *run, const SjChange *change, Datum *values, bool *isnull)
 	return true;
 }
 
-/* -- the direct path ------------------------------------------------------ */
-
-/* Have all columns that we do not write neither default nor generation? */
-static bool
-only_plain_columns(Relation rel, int nours)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		if (i < nours && att->attisdropped)
-			return false;
-		if (att->attgenerated || att->attidentity)
-			return false;
-		if (i >= nours && att->atthasdef && !att->attisdropped)
-			return false;
-	}
-	return true;
-}
-
-/* Does nothing of the user's hang on the table that a statement would do? */
-static bool
-is_plain_table(Relation rel, int nours)
-{
-	return rel->rd_rel->relkind == RELKIND_RELATION &&
-		!rel->rd_rel->relispartition &&
-		!rel->rd_rel->relrowsecurity &&
-		rel->trigdesc == NULL &&
-		rel->rd_rules == NULL &&
-		only_plain_columns(rel, nours);
-}
-
-/* Are all its indexes checked at once? */
-static bool
-has_only_immediate_indexes(const ResultRelInfo *info)
-{
-	for (int i = 0; i < info->ri_NumIndices; i++)
-		if (!info->ri_IndexRelationDescs[i]->rd_index->indimmediate)
-			return false;
-	return true;
-}
-
-static void
-flush_slots(WriteRun *run)
-{
-	ResultRelInfo *info = run->result_info;
-
-	if (run->nslots == 0)
-		return;
-	table_multi_insert(run->rel, run->slots, run->nslots,
-					   GetCurrentCommandId(true), 0, run->bulk);
-	for (int i = 0; i < run->nslots; i++)
-	{
-		if (info->ri_NumIndices > 0)
-			list_free(ExecInsertIndexTuples(info, run->slots[i], run->estate,
-											false, false, NULL, NIL));
-		ExecClearTuple(run->slots[i]);
-		ResetPerTupleExprContext(run->estate);
-	}
-	run->nslots = 0;
-}
-
-static TupleTableSlot *
-next_slot(WriteRun *run)
-{
-	TupleTableSlot *slot;
-
-	if (run->slots[run->nslots] == NULL)
-		run->slots[run->nslots] = table_slot_create(run->rel, NULL);
-	slot = run->slots[run->nslots];
-	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts);
-	return slot;
-}
-
-static uint64
-insert_directly(WriteRun *run, int64 first, int64 last)
-{
-	uint64		n = 0;
-
-	for (int64 i = first; i < last; i++)
-	{
-		TupleTableSlot *slot;
-
-		CHECK_FOR_INTERRUPTS();
-		if (run->changes[i].sign < 0)
-			continue;
-		slot = next_slot(run);
-		if (!make_row(run, &run->changes[i], slot->tts_values,
-					  slot->tts_isnull))
-			continue;
-		ExecStoreVirtualTuple(slot);
-		if (run->rel->rd_att->constr)
-			ExecConstraints(run->result_info, slot, run->estate);
-		ExecMaterializeSlot(slot);
-		n++;
-		if (++run->nslots == INSERT_BATCH)
-			flush_slots(run);
-	}
-	flush_slots(run);
-	return n;
-}
-
-static void
-close_direct(WriteRun *run)
-{
-	for (int i = 0; i < INSERT_BATCH && run->slots[i] != NULL; i++)
-		ExecDropSingleTupleTableSlot(run->slots[i]);
-	FreeBulkInsertState(run->bulk);
-	table_finish_bulk_insert(run->rel, 0);
-	ExecCloseIndices(run->result_info);
-	FreeExecutorState(run->estate);
-	table_close(run->rel, NoLock);
-}
-
-/* Opens the table for direct insertion; false when a statement is needed. */
-static bool
-open_direct(WriteRun *run)
-{
-	run->rel = table_open(run->writer->def->result, RowExclusiveLock);
-	if (!is_plain_table(run->rel, run->writer->desc->natts))
-	{
-		table_close(run->rel, NoLock);
-		return false;
-	}
-	run->estate = CreateExecutorState();
-	run->result_info = makeNode(ResultRelInfo);
-	InitResultRelInfo(run->result_info, run->rel, 0, NULL, 0);
-	ExecOpenIndices(run->result_info, false);
-	run->bulk = GetBulkInsertState();
-	run->slots = palloc0(sizeof(TupleTableSlot *) * INSERT_BATCH);
-	run->nslots = 0;
-	if (has_only_immediate_indexes(run->result_info))
-		return true;
-	close_direct(run);
-	return false;
-}
-
-/* -- the statement path --------------------------------------------------- */
-
-static char *
-result_name(const SjResultWriter *writer)
-{
-	Oid			relid = writer->def->result;
-
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
-									  get_rel_name(relid));
-}
-
-/* INSERT INTO result (its columns) SELECT (ours) FROM the changes. */
-static char *
-insert_command(const SjResultWriter *writer)
-{
-	StringInfoData buf;
-
-	initStringInfo(&buf);
-	appendStringInfo(&buf, "INSERT INTO %s (", result_name(writer));
-	for (int i = 0; i < writer->desc->natts; i++)
-		appendStringInfo(&buf, "%s%s", i > 0 ? ", " : "",
-						 quote_identifier(get_attname(writer->def->result,
-													  i + 1, false)));
-	appendStringInfoString(&buf, ") SELECT ");
-	for (int i = 0; i < writer->desc->natts; i++)
-		appendStringInfo(&buf, "%sc%d", i > 0 ? ", " : "", i + 1);
-	appendStringInfo(&buf, " FROM %s", CHANGES_NAME);
-	return buf.data;
-}
-
-/* The row's columns as c1, c2, ...: names of the user's need not be unique. */
-static TupleDesc
-ephemeral_desc(const SjResultWriter *writer)
-{
-	TupleDesc	desc = CreateTupleDescCopy(writer->desc);
-
-	for (int i = 0; i < desc->natts; i++)
-		snprintf(NameStr(TupleDescAttr(desc, i)->attname), NAMEDATALEN,
-				 "c%d", i + 1);
-	return desc;
-}
-
-static Tuplestorestate *
-collect_rows(WriteRun *run, int64 first, int64 last, uint64 *n)
-{
-	Tuplestorestate *store = tuplestore_begin_heap(false, false, work_mem);
-	TupleDesc	desc = run->writer->desc;
-	Datum	   *values = palloc(sizeof(Datum) * desc->natts);
-	bool	   *isnull = palloc(sizeof(bool) * desc->natts);
-
-	*n = 0;
-	for (int64 i = first; i < last; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (run->changes[i].sign < 0 ||
-			!make_row(run, &run->changes[i], values, isnull))
-			continue;
-		tuplestore_putvalues(store, desc, values, isnull);
-		(*n)++;
-	}
-	return store;
-}
-
-static void
-register_changes(WriteRun *run, Tuplestorestate *store, uint64 n)
-{
-	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
-
-	enr->md.name = CHANGES_NAME;
-	enr->md.reliddesc = InvalidOid;
-	enr->md.tupdesc = ephemeral_desc(run->writer);
-	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
-	enr->md.enrtuples = (double) n;
-	enr->reldata = store;
-	if (SPI_register_relation(enr) != SPI_OK_REL_REGISTER)
-		elog(ERROR, "could not register the changes as a relation");
-}
-
-static uint64
-insert_by_statement(WriteRun *run, int64 first, int64 last)
-{
-	Tuplestorestate *store;
-	uint64		n;
-
-	SPI_connect();
-	store = collect_rows(run, first, last, &n);
-	if (n > 0)
-	{
-		register_changes(run, store, n);
-		if (SPI_execute(insert_command(run->writer), false, 0) < 0)
-			elog(ERROR, "could not insert into the result");
-	}
-	SPI_finish();
-	return n;
-}
-
-/* -- retractions ---------------------------------------------------------- */
-
-static ArrayType *
-retracted_ids(const SjChange *changes, int64 first, int64 last, int *n)
-{
-	Datum	   *ids = palloc(sizeof(Datum) * (last - first));
-
-	*n = 0;
-	for (int64 i = first; i < last; i++)
-	{
-		pg_uuid_t  *id;
-
-		if (changes[i].sign > 0)
-			continue;
-		id = palloc(sizeof(pg_uuid_t));
-		set_identity(id, &changes[i]);
-		ids[(*n)++] = UUIDPGetDatum(id);
-	}
-	return construct_array(ids, *n, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR);
-}
-
-/* Deletes the rows that the changes take back. */
-static void
-retract(WriteRun *run, int64 first, int64 last)
-{
-	int			n;
-	ArrayType  *ids = retracted_ids(run->changes, first, last, &n);
-	Oid			type = UUIDARRAYOID;
-	Datum		value = PointerGetDatum(ids);
-	int			id_attno = run->writer->ntargets + 1;
-
-	if (n == 0)
-		return;
-	SPI_connect();
-	if (SPI_execute_with_args(psprintf("DELETE FROM %s WHERE %s = ANY ($1)",
-									   result_name(run->writer),
-									   quote_identifier(get_attname(run->writer->def->result,
-																	id_attno, false))),
-							  1, &type, &value, NULL, false, 0) < 0)
-		elog(ERROR, "could not delete from the result");
-	SPI_finish();
-	run->written->retracted += n;
-}
-
 /* -- halving -------------------------------------------------------------- */
 
 static void
-write_range(WriteRun *run, int64 first, int64 last)
+write_range(SjWriteRun *run, int64 first, int64 last)
 {
-	retract(run, first, last);
+	sj_result_retract(run, first, last);
 	run->written->inserted += run->insert(run, first, last);
 }
 
 /* The one change that failed, as a late row. */
 static SjLateRow *
-failed_change(WriteRun *run, const SjChange *change, const ErrorData *error)
+failed_change(SjWriteRun *run, const SjChange *change, const ErrorData *error)
 {
 	const SjRow *main_row = change->left ? change->left : change->right;
 	SjLateRow  *late = palloc0(sizeof(SjLateRow));
@@ -525,7 +187,7 @@ failed_change(WriteRun *run, const SjChange *change, const ErrorData *error)
 /* A part of the changes, for sj_attempt(). */
 typedef struct Range
 {
-	WriteRun   *run;
+	SjWriteRun   *run;
 	int64		first;
 	int64		last;
 } Range;
@@ -540,7 +202,7 @@ write_range_action(void *arg)
 
 /* NULL, or the error, with everything of the range taken back. */
 static ErrorData *
-try_range(WriteRun *run, int64 first, int64 last)
+try_range(SjWriteRun *run, int64 first, int64 last)
 {
 	Range		range = {run, first, last};
 	SjWritten	before = *run->written;
@@ -556,7 +218,7 @@ try_range(WriteRun *run, int64 first, int64 last)
 }
 
 static void
-write_by_halves(WriteRun *run, int64 first, int64 last)
+write_by_halves(SjWriteRun *run, int64 first, int64 last)
 {
 	ErrorData  *error = try_range(run, first, last);
 	int64		middle = first + (last - first) / 2;
@@ -600,7 +262,7 @@ sj_result_write(SjResultWriter *writer, const SjChange *changes, int64 n,
 				bool careful, SjTime watermark, int64 *result_seq,
 				SjWritten *written)
 {
-	WriteRun	run = {.writer = writer,.watermark = watermark,
+	SjWriteRun	run = {.writer = writer,.watermark = watermark,
 		.result_seq = result_seq,.written = written,.at = sj_now()};
 	int64		nretracted;
 
@@ -610,9 +272,9 @@ sj_result_write(SjResultWriter *writer, const SjChange *changes, int64 n,
 	run.changes = retractions_first(changes, n, &nretracted);
 
 	/* a failed statement of the direct path would leave its pages behind */
-	if (careful || !open_direct(&run))
+	if (careful || !sj_result_open_direct(&run))
 	{
-		run.insert = insert_by_statement;
+		run.insert = sj_result_insert_by_statement;
 		if (!careful)
 			write_range(&run, 0, n);
 		else
@@ -624,7 +286,7 @@ sj_result_write(SjResultWriter *writer, const SjChange *changes, int64 n,
 		}
 		return;
 	}
-	run.insert = insert_directly;
+	run.insert = sj_result_insert_directly;
 	write_range(&run, 0, n);
-	close_direct(&run);
+	sj_result_close_direct(&run);
 }

@@ -20,7 +20,7 @@
 #include "nodes/makefuncs.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "worker/task.h"
+#include "worker/worker.h"
 
 /* An empty batch after the durable position. */
 void
@@ -151,8 +151,7 @@ sj_task_run_batch(SjTask *task, const SjTick *latest)
 	TimestampTz started = sj_now();
 	SjSandbox	sandbox;
 
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
+	sj_begin();
 	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
 	if (!batch->fed)
 	{
@@ -162,8 +161,7 @@ sj_task_run_batch(SjTask *task, const SjTick *latest)
 	if (batch->consumed)
 		sj_batch_write(task, batch);
 	sj_sandbox_leave(&sandbox);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
+	sj_commit();
 
 	finish_batch(task, batch, started);
 	return task->position.tick < latest->number;

@@ -46,6 +46,7 @@ typedef struct Feed
 void
 sj_no_memory(SjTask *task)
 {
+	task->out_of_memory = true;
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("the state of the join does not fit into shared memory"),

@@ -23,7 +23,7 @@
 #include "store/checkpoint.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "worker/task.h"
+#include "worker/worker.h"
 
 /* A state left by a worker that went away in order? */
 static bool
@@ -182,8 +182,7 @@ sj_task_checkpoint(SjTask *task)
 {
 	SjPosition	position;
 
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
+	sj_begin();
 	position = task->position;
 	position.base_tick = position.tick;
 	position.base_txns = position.txns;
@@ -191,8 +190,7 @@ sj_task_checkpoint(SjTask *task)
 	sj_task_settings(task, &position.base.settings);
 	position.base_xid = sj_checkpoint_write(task->def->join_id, task->engine);
 	sj_position_store(&position);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
+	sj_commit();
 
 	task->position = position;
 	task->base_xmin = task->tick->xmin;

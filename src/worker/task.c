@@ -178,6 +178,7 @@ pair_verdict(void *arg, int64 left_seq, MinimalTuple left, int64 right_seq,
 static void
 stop(SjTask *task, const char *reason)
 {
+	task->definition_lost = true;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the definition of the join %s", reason),

@@ -54,7 +54,6 @@ typedef struct SjTask
 	SjJoinDef  *def;
 	SjJoinSlot *slot;
 	Oid			owner;
-	bool		gone;			/* definition dropped */
 	bool		recheck;		/* something it depends on changed */
 
 	/* compiled; replaced as a whole by sj_task_compile() */
@@ -82,6 +81,8 @@ typedef struct SjTask
 	/* failures in a row, and when to try again */
 	int			failures;
 	TimestampTz retry_at;		/* 0: now; DT_NOEND: never */
+	bool		out_of_memory;	/* given up: the state does not fit */
+	bool		definition_lost;	/* given up: dropped or changed */
 
 	/* while feeding */
 	bool		replaying;		/* rebuild: nothing is emitted or counted */

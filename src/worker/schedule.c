@@ -1,0 +1,338 @@
+/*-------------------------------------------------------------------------
+ *
+ * schedule.c
+ *	  Which joins a worker runs, and running them in turn.
+ *
+ * A task goes from its definition to batches: compile, then backfill, adopt or
+ * rebuild the state, then run.  An error aborts the task's transaction only;
+ * the task is tried again after a delay, the others go on.
+ *
+ * IDENTIFICATION
+ *	  src/worker/schedule.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "emit/attempt.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "relations.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "worker/worker.h"
+
+static SjTask *
+find_task(int32 join_id)
+{
+	ListCell   *lc;
+
+	foreach(lc, sj_worker.tasks)
+		if (((SjTask *) lfirst(lc))->def->join_id == join_id)
+			return lfirst(lc);
+	return NULL;
+}
+
+static void
+adopt_position(SjTask *task, List *positions)
+{
+	ListCell   *lc;
+
+	foreach(lc, positions)
+	{
+		SjPosition *position = lfirst(lc);
+		SjTick	   *base;
+
+		if (position->join_id != task->def->join_id)
+			continue;
+		task->position = *position;
+		task->has_position = true;
+		sj_task_set_tick(task, &task->tick, sj_worker_tick(position->tick));
+		base = sj_tick_load(position->base_tick);
+		task->base_xmin = base == NULL ? FirstNormalFullTransactionId :
+			base->xmin;
+	}
+}
+
+static void
+add_task(const SjJoinDef *def, List *positions)
+{
+	SjTask	   *task = sj_task_create(def);
+	MemoryContext old;
+
+	if (task == NULL)
+	{
+		ereport(LOG,
+				(errmsg("too many joins: join %d does not run", def->join_id),
+				 errhint("Raise sjoin.max_joins and restart the server.")));
+		return;
+	}
+	adopt_position(task, positions);
+	sj_join_slot_set_state(task->slot, SJ_JOIN_STARTING);
+	old = MemoryContextSwitchTo(sj_worker.context);
+	sj_worker.tasks = lappend(sj_worker.tasks, task);
+	MemoryContextSwitchTo(old);
+}
+
+static bool
+def_exists(List *defs, int32 join_id)
+{
+	ListCell   *lc;
+
+	foreach(lc, defs)
+		if (((SjJoinDef *) lfirst(lc))->join_id == join_id)
+			return true;
+	return false;
+}
+
+/* Drops tasks of joins that are gone; with positions, adds new ones. */
+static void
+reconcile_tasks(List *defs, List *positions)
+{
+	ListCell   *lc;
+
+	foreach(lc, sj_worker.tasks)
+	{
+		SjTask	   *task = lfirst(lc);
+
+		if (def_exists(defs, task->def->join_id))
+			continue;
+		sj_worker.tasks = foreach_delete_current(sj_worker.tasks, lc);
+		sj_task_close(task, true);
+	}
+	foreach(lc, defs)
+	{
+		SjJoinDef  *def = lfirst(lc);
+
+		if (find_task(def->join_id) == NULL)
+			add_task(def, positions);
+	}
+}
+
+void
+sj_worker_read_definitions(void)
+{
+	uint64		definitions = pg_atomic_read_u64(&sj_worker.slot->definitions);
+
+	sj_begin();
+	if (sj_worker.latest == NULL && OidIsValid(sj_relation_oid("tick")))
+	{
+		SjTick	   *newest = sj_tick_newest();
+
+		if (newest != NULL)
+			sj_worker_set_latest(newest);
+	}
+	if (OidIsValid(sj_relation_oid("join_def")))
+		reconcile_tasks(sj_join_def_all(), sj_position_load_all());
+	else
+		reconcile_tasks(NIL, NIL);
+	sj_commit();
+	sj_worker.definitions = definitions;
+	sj_worker.read_definitions = false;
+}
+
+/* First position of a join: its history, which is a tick of its own. */
+static void
+backfill(SjTask *task)
+{
+	SjTick	   *tick;
+
+	sj_begin();
+	MemoryContextSwitchTo(sj_worker.turn);
+	tick = sj_tick_take(sj_worker_next_tick(), GetActiveSnapshot());
+	MemoryContextSwitchTo(CurTransactionContext);
+	sj_task_backfill(task, tick);
+	sj_commit();
+
+	sj_worker_set_latest(tick);
+	task->position = task->batch.position;
+	task->has_position = true;
+	sj_task_set_tick(task, &task->tick, tick);
+	task->base_xmin = tick->xmin;
+	task->slot->state_tick = task->position.tick;
+	task->slot->state_txns = 0;
+	task->slot->state_clean = true;
+	sj_batch_reset(task, &task->batch);
+}
+
+static void
+compile(SjTask *task)
+{
+	sj_begin();
+	sj_task_compile(task);
+	sj_commit();
+}
+
+static void
+rebuild(SjTask *task)
+{
+	SjSandbox	sandbox;
+
+	sj_begin();
+	sj_batch_reset(task, &task->batch);
+	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
+	sj_task_rebuild(task);
+	sj_sandbox_leave(&sandbox);
+	sj_commit();
+}
+
+/* Settings other than those in force since the base (T9)? */
+static bool
+settings_changed(SjTask *task)
+{
+	SjLogSettings now;
+	bool		changed;
+
+	sj_begin();
+	sj_task_settings(task, &now);
+	changed = memcmp(&now, &task->position.base.settings, sizeof(now)) != 0;
+	sj_commit();
+	return changed;
+}
+
+/* Compiled, with a state: ready for batches. */
+static void
+make_ready(SjTask *task)
+{
+	bool		recheck = task->recheck;
+
+	if (recheck && !task->batch.fed)
+		compile(task);
+	if (!task->has_position)
+		backfill(task);
+	else if (task->engine == NULL)
+		rebuild(task);
+	if (recheck && settings_changed(task))
+		sj_task_checkpoint(task);
+}
+
+static bool
+run_task(SjTask *task)
+{
+	bool		more;
+
+	make_ready(task);
+	more = sj_task_run_batch(task, sj_worker.latest);
+	if (sj_task_wants_checkpoint(task))
+		sj_task_checkpoint(task);
+	sj_join_slot_set_state(task->slot, SJ_JOIN_RUNNING);
+	task->failures = 0;
+	task->retry_at = 0;
+	return more;
+}
+
+/* How long to wait before the next try, in usec. */
+static int64
+retry_delay(const SjTask *task, int sqlstate)
+{
+	int64		delay = (int64) sj_restart_delay * 1000;
+
+	/* whoever holds the lock lets go of it some time */
+	if (sqlstate == ERRCODE_LOCK_NOT_AVAILABLE)
+		return Min(delay, 100 * 1000);
+	for (int i = 0; i < Min(task->failures, 16); i++)
+		delay *= 2;
+	return Min(delay, 60 * USECS_PER_SEC);
+}
+
+/* The task will be tried again, unless trying is of no use. */
+static void
+note_failure(SjTask *task, const ErrorData *error)
+{
+	bool		given_up = task->out_of_memory || task->definition_lost;
+
+	task->retry_at = given_up ? DT_NOEND :
+		GetCurrentTimestamp() + retry_delay(task, error->sqlerrcode);
+	task->failures++;
+	sj_join_slot_set_error(task->slot,
+						   task->definition_lost ? SJ_JOIN_STOPPED : SJ_JOIN_FAILED,
+						   error->sqlerrcode, error->message, given_up);
+}
+
+/*
+ * After an error: a batch that was fed is kept, the rows at fault are looked
+ * for when it is written again.  Any other state is thrown away.
+ */
+static void
+clean_up_task(SjTask *task, const ErrorData *error)
+{
+	if (task->batch.fed)
+	{
+		task->batch.careful = sj_error_is_of_row(error->sqlerrcode);
+		if (task->batch.careful)
+			task->retry_at = 0;
+		return;
+	}
+	task->replaying = false;
+	task->careful = false;
+	task->nknown_failures = 0;
+	task->engine = NULL;
+	task->slot->state_clean = false;
+	task->slot->state_root = SJ_NO_PAGE;
+	sj_arena_reset(sj_join_slot_number(task->slot) + 1);
+	task->recheck = true;
+	sj_batch_reset(task, &task->batch);
+}
+
+static bool
+run_task_safely(SjTask *task)
+{
+	volatile bool more = false;
+
+	PG_TRY();
+	{
+		more = run_task(task);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(task->batch.context);
+		error = CopyErrorData();
+		EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		MemoryContextSwitchTo(sj_worker.turn);
+		note_failure(task, error);
+		clean_up_task(task, error);
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	ConditionVariableBroadcast(&sj_worker.slot->progress);
+	return more;
+}
+
+/* Tells those who wait what the task has reached. */
+static void
+answer_requests(SjTask *task)
+{
+	if (task->has_position && task->retry_at == 0 &&
+		sj_worker.latest != NULL && task->position.tick >= sj_worker.latest->number)
+		pg_atomic_write_u64(&task->slot->served, sj_worker.requests);
+}
+
+/* Runs each task once; true when one has more to do. */
+bool
+sj_worker_run_tasks(void)
+{
+	bool		more = false;
+	ListCell   *lc;
+
+	foreach(lc, sj_worker.tasks)
+	{
+		SjTask	   *task = lfirst(lc);
+
+		CHECK_FOR_INTERRUPTS();
+		if (task->retry_at > GetCurrentTimestamp())
+			continue;
+		if (task->recheck || task->engine == NULL || task->batch.fed ||
+			task->retry_at != 0 ||
+			task->position.tick < sj_worker.latest->number)
+			more |= run_task_safely(task);
+		answer_requests(task);
+	}
+	ConditionVariableBroadcast(&sj_worker.slot->progress);
+	return more;
+}

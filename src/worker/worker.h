@@ -1,0 +1,59 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.h
+ *	  The worker process: what its parts share; private to src/worker.
+ *
+ *
+ * IDENTIFICATION
+ *	  src/worker/worker.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_WORKER_H
+#define SJ_WORKER_H
+
+#include "sjoin.h"
+
+#include "log/tick.h"
+#include "nodes/pg_list.h"
+#include "shmem.h"
+#include "worker/task.h"
+
+/* How often to look for what nobody announced, in ms. */
+#define SJ_POLL_INTERVAL	1000
+
+typedef struct SjWorker
+{
+	MemoryContext context;		/* life of the process */
+	MemoryContext turn;			/* reset at the head of the loop */
+	SjDatabaseSlot *slot;
+	List	   *tasks;			/* of SjTask */
+	uint64		definitions;	/* as of the last reading */
+	bool		read_definitions;
+	SjTick	   *latest;			/* newest tick; NULL: none yet */
+	uint64		commits;		/* seen before the newest tick's snapshot */
+	uint64		requests;		/* answered by the newest tick */
+	TimestampTz last_tick_at;
+	TimestampTz last_upkeep_at;
+} SjWorker;
+
+extern SjWorker sj_worker;
+
+/* worker.c: a transaction with a snapshot; after it the turn's memory again */
+extern void sj_begin(void);
+extern void sj_commit(void);
+
+/* ticks.c */
+extern void sj_worker_set_latest(const SjTick *tick);
+extern int64 sj_worker_next_tick(void);
+extern bool sj_worker_tick_is_due(void);
+extern void sj_worker_take_tick(void);
+
+/* schedule.c */
+extern void sj_worker_read_definitions(void);
+extern bool sj_worker_run_tasks(void);
+
+/* upkeep.c */
+extern void sj_worker_do_upkeep(void);
+
+#endif							/* SJ_WORKER_H */
