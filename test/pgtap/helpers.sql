@@ -30,7 +30,8 @@ END $$;
 CREATE FUNCTION helper.query_ab(type text, lower interval, upper interval) RETURNS text LANGUAGE sql
     AS $$ SELECT format('SELECT a.id AS a_id, b.id AS b_id FROM a %s JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts + interval %L AND a.ts + interval %L', type, lower, upper) $$;
 
--- create_join with more arguments as text: 'allowed_lateness => ''0 s'''
+-- create_join with more arguments as text: 'allowed_lateness => ''0 s'''.  Call settle() afterwards: rows that come before the
+-- worker has read the tables are history, which is never late.
 CREATE FUNCTION helper.make(query text, options text DEFAULT '', name text DEFAULT 'result') RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('SELECT sjoin.create_join(%L, %L%s)', name, query, CASE WHEN options <> '' THEN ', ' || options ELSE '' END);
@@ -53,6 +54,12 @@ BEGIN
         IF sjoin.wait_for(name, timeout => '30 s') THEN RETURN true; END IF;
         IF clock_timestamp() > deadline THEN RETURN false; END IF;
     END LOOP;
+END $$;
+
+-- All joins of the database have read what is committed.
+CREATE FUNCTION helper.settle() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT sjoin.wait_for(timeout => '60 s') THEN RAISE EXCEPTION 'wait_for returned false'; END IF;
 END $$;
 
 -- What verify finds, as one text; empty when the result is the batch answer

@@ -2,6 +2,9 @@
 CREATE SCHEMA append_mode;
 SET search_path = append_mode;
 SET client_min_messages = warning;
+SET TimeZone = 'UTC';
+SET datestyle = ISO;
+SET intervalstyle = postgres;
 
 CREATE TABLE a (id int, k int, ts timestamptz);
 CREATE TABLE b (id int, k int, ts timestamptz);
@@ -11,6 +14,7 @@ SELECT sjoin.create_join('result', $$
     SELECT a.id AS a_id, b.id AS b_id
       FROM a LEFT JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval '10 s' $$,
     output_mode => 'append');
+SELECT sjoin.wait_for();
 SELECT allowed_lateness, output_mode, emit FROM sjoin.joins;
 \d result
 

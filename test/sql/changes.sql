@@ -2,6 +2,9 @@
 CREATE SCHEMA changes;
 SET search_path = changes;
 SET client_min_messages = warning;
+SET TimeZone = 'UTC';
+SET datestyle = ISO;
+SET intervalstyle = postgres;
 
 CREATE TABLE a (id int PRIMARY KEY, k int, ts timestamptz, v int);
 CREATE TABLE b (id int PRIMARY KEY, k int, ts timestamptz, v int);
@@ -10,6 +13,7 @@ SELECT sjoin.create_stream('b', 'ts', watermark_delay => '0 s');
 SELECT sjoin.create_join('result', $$
     SELECT a.id AS a_id, b.id AS b_id, a.v AS a_v, b.v AS b_v
       FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval '5 s' $$);
+SELECT sjoin.wait_for();
 INSERT INTO a SELECT i, i, timestamptz '2024-01-01 10:00+00' + i * interval '1 s', i FROM generate_series(1, 6) i;
 INSERT INTO b SELECT i, i, timestamptz '2024-01-01 10:00+00' + i * interval '1 s', i FROM generate_series(1, 6) i;
 SELECT sjoin.wait_for();

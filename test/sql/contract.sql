@@ -30,9 +30,10 @@ INSERT INTO contract VALUES
 ('version', '', 'text');
 
 CREATE TEMPORARY VIEW installed AS
-SELECT p.oid, p.proname AS name, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
-       p.proacl IS NULL AS public_may_call, p.proconfig, p.prosecdef
-  FROM pg_proc p WHERE pronamespace = 'sjoin'::regnamespace;
+SELECT p.proname AS name, regexp_replace(pg_get_function_arguments(p.oid), ',? ?OUT .*', '') AS arguments,
+       coalesce('TABLE(' || replace(substring(pg_get_function_arguments(p.oid), 'OUT (.*)'), 'OUT ', '') || ')',
+                pg_get_function_result(p.oid)) AS result, p.proconfig, l.lanname AS language
+  FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE pronamespace = 'sjoin'::regnamespace;
 
 -- functions that differ from the contract
 SELECT i.name, i.arguments, i.result FROM installed i JOIN contract c USING (name)
@@ -40,11 +41,11 @@ SELECT i.name, i.arguments, i.result FROM installed i JOIN contract c USING (nam
 -- the options of explain are those of create_join, after these two
 SELECT name, arguments FROM installed WHERE name = 'explain' AND arguments NOT LIKE 'query text, format text DEFAULT ''text''::text%';
 -- functions that are not in the contract: the library's own, called by no user
-SELECT name, result FROM installed i WHERE name <> 'explain' AND NOT EXISTS (SELECT FROM contract c WHERE c.name = i.name) ORDER BY 1;
+SELECT name FROM installed i WHERE name <> 'explain' AND NOT EXISTS (SELECT FROM contract c WHERE c.name = i.name) ORDER BY 1;
 -- overloads
 SELECT name FROM installed GROUP BY name HAVING count(*) > 1;
--- functions that run with a search_path of the caller's
-SELECT name FROM installed WHERE NOT coalesce(array_to_string(proconfig, ',') LIKE '%search_path=%', false) ORDER BY 1;
+-- functions with a body that the search_path of the caller would reach
+SELECT name FROM installed WHERE language <> 'c' AND NOT coalesce(array_to_string(proconfig, ',') LIKE '%search_path=%', false) ORDER BY 1;
 
 CREATE TEMPORARY TABLE contract_view (name text, columns text);
 INSERT INTO contract_view VALUES

@@ -2,6 +2,10 @@
 CREATE SCHEMA creation_errors;
 SET search_path = creation_errors;
 SET client_min_messages = warning;
+SET TimeZone = 'UTC';
+SET datestyle = ISO;
+SET intervalstyle = postgres;
+\set SHOW_CONTEXT never
 
 CREATE TABLE a (id int, k int, ts timestamptz, v int);
 CREATE TABLE b (id int, k int, ts timestamptz, v int);
@@ -9,7 +13,7 @@ CREATE TABLE c (id int, k int, ts timestamptz, v int);
 CREATE TABLE no_time (id int, k int);
 CREATE TABLE text_time (id int, k int, ts text, d date);
 CREATE TABLE plain_time (id int, k int, ts timestamp);
-CREATE TABLE keys (p point, j json, x xml, c1 text COLLATE "C", c2 text COLLATE "POSIX", ts timestamptz);
+CREATE TABLE keys (p point, m money, j json, x xml, c1 text COLLATE "C", c2 text COLLATE "POSIX", ts timestamptz);
 CREATE VIEW a_view AS SELECT * FROM a;
 CREATE MATERIALIZED VIEW a_copy AS SELECT * FROM a;
 CREATE TEMPORARY TABLE a_temp (id int, k int, ts timestamptz);
@@ -38,6 +42,8 @@ SELECT sjoin.create_stream('a', 'ts');
 SELECT sjoin.create_stream('a', 'ts');
 SELECT sjoin.create_stream('a', 'ts', if_not_exists => true);
 SELECT sjoin.create_stream('b', 'ts');
+SELECT FROM sjoin.create_stream('keys', 'ts');
+SELECT FROM sjoin.create_stream('plain_time', 'ts');
 
 -- the query
 CREATE FUNCTION try(query text, options text DEFAULT '') RETURNS void LANGUAGE plpgsql AS $$
@@ -73,9 +79,10 @@ SELECT try('SELECT a.id FROM a JOIN pg_class b ON a.k = b.relpages', ', ttl => '
 SELECT try('SELECT a.id FROM a JOIN plain_time b ON a.k = b.k AND a.ts = b.ts');
 SELECT try('SELECT a.id FROM a JOIN no_time b ON a.k = b.k', ', ttl => ''1 min''');
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts + interval ''5 min'' AND a.ts + interval ''1 min''');
-SELECT try('SELECT a.id FROM a JOIN keys b ON b.p ~= point(a.id, a.id) AND a.ts = b.ts');
+SELECT try('SELECT a.m FROM keys a JOIN keys b ON a.m = b.m AND b.ts BETWEEN a.ts AND a.ts + interval ''1 min''');
+SELECT try('SELECT a.ts FROM keys a JOIN keys b ON a.p ~= b.p AND b.ts BETWEEN a.ts AND a.ts + interval ''1 min''');
 SELECT try('SELECT a.ts FROM keys a JOIN keys b ON a.j = b.j AND a.ts = b.ts');
-SELECT try('SELECT a.ts FROM keys a JOIN keys b ON a.p <-> b.p = 0 AND a.ts = b.ts');
+SELECT try('SELECT a.ts FROM keys a JOIN keys b ON a.p <-> b.p = 0 AND b.ts BETWEEN a.ts AND a.ts + interval ''1 min''');
 SELECT try('SELECT a.ts FROM keys a JOIN keys b ON a.c1 = b.c2 AND a.ts = b.ts');
 SELECT try('SELECT a.id, b.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts');
 SELECT try('DELETE FROM a');
@@ -95,6 +102,26 @@ SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k', ', side_ttl => ''{"a": "soo
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k', ', side_ttl => ''{"a": "1 min"}''');
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', allowed_lateness => ''-1 s''');
 
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', timeout => ''1 min''');
+SELECT try('SELECT a.id FROM a LEFT JOIN b ON a.k = b.k', ', ttl => ''1 min'', timeout => ''2 min''');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k', ', ttl => ''0 s''');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k', ', side_ttl => ''[1]''');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', matching => ''none''');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', parallelism => 0');
+
+-- what this release does not know yet is refused, not ignored
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', output_mode => ''changelog''');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', emit => ''eager''');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', late_rows => ''join''');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', late_rows => ''error''');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', lookups => ''{c}''');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', max_rows_per_key => 5');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', matching => ''one_to_one''');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', parallelism => 2');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', paused => true');
+SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', notify_channel => ''news''');
+SELECT sjoin.create_stream('c', 'ts', upsert_key => '{k}');
+
 -- names and rights
 CREATE TABLE taken (x int);
 SELECT sjoin.create_join('taken', 'SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts');
@@ -103,7 +130,7 @@ SELECT sjoin.create_join('nowhere.result', 'SELECT a.id FROM a JOIN b ON a.k = b
 SELECT sjoin.create_join('result', 'SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts');
 SELECT sjoin.create_join('result', 'SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts');
 SELECT sjoin.create_join('result', 'SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', if_not_exists => true);
-SELECT try('SELECT a.id FROM result a JOIN b ON a.id = b.k', ', ttl => ''1 min''');
+SELECT sjoin.create_join('other', 'SELECT a.id FROM result a JOIN b ON a.id = b.k', ttl => '1 min');
 SELECT sjoin.create_stream('result', 'sjoin_at');
 SELECT sjoin.drop_stream('a');
 SELECT sjoin.drop_stream('c');
@@ -131,7 +158,7 @@ SELECT sjoin.create_join('creation_errors.mine', 'SELECT a.id FROM a JOIN b ON a
 RESET ROLE;
 
 -- nothing was left behind
-SELECT stream FROM sjoin.streams WHERE stream::text !~ '^(a|b)$';
+SELECT stream FROM sjoin.streams WHERE stream::text !~ '^(a|b|keys|plain_time)$';
 SELECT join_name FROM sjoin.joins;
 SELECT * FROM sjoin.verify('result');
 DROP SCHEMA creation_errors CASCADE;

@@ -2,6 +2,9 @@
 CREATE SCHEMA explain_join;
 SET search_path = explain_join;
 SET client_min_messages = warning;
+SET TimeZone = 'UTC';
+SET datestyle = ISO;
+SET intervalstyle = postgres;
 
 CREATE TABLE orders (id int, created_at timestamptz, amount numeric);
 CREATE TABLE payments (order_id int, paid_at timestamptz, status text);

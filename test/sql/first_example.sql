@@ -2,6 +2,9 @@
 CREATE SCHEMA first_example;
 SET search_path = first_example;
 SET client_min_messages = warning;
+SET TimeZone = 'UTC';
+SET datestyle = ISO;
+SET intervalstyle = postgres;
 
 CREATE TABLE orders (order_id text, amount numeric, created_ms bigint,
     created_at timestamptz GENERATED ALWAYS AS (to_timestamp(created_ms / 1000.0)) STORED);

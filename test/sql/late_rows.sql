@@ -2,6 +2,9 @@
 CREATE SCHEMA late_rows;
 SET search_path = late_rows;
 SET client_min_messages = warning;
+SET TimeZone = 'UTC';
+SET datestyle = ISO;
+SET intervalstyle = postgres;
 
 CREATE TABLE a (id int, k int, ts timestamptz);
 CREATE TABLE b (id int, k int, ts timestamptz);
@@ -11,6 +14,7 @@ SELECT sjoin.create_stream('b', 'ts', watermark_delay => '0 s');
 SELECT sjoin.create_join('kept', :'query', allowed_lateness => '0 s');
 SELECT sjoin.create_join('dropped', :'query', allowed_lateness => '0 s', late_rows => 'drop');
 SELECT sjoin.create_join('lenient', :'query');
+SELECT sjoin.wait_for();
 
 INSERT INTO a VALUES (1, 1, '2024-01-01 10:00:00+00');
 INSERT INTO b VALUES (1, 1, '2024-01-01 10:00:10+00');
@@ -25,7 +29,7 @@ SELECT sjoin.wait_for();
 SELECT a_id, b_id FROM kept ORDER BY 1, 2;
 SELECT a_id, b_id FROM dropped ORDER BY 1, 2;
 SELECT a_id, b_id FROM lenient ORDER BY 1, 2;
-SELECT result, input, source, event_time, watermark, reason, row_data FROM sjoin.late_rows ORDER BY late_id;
+SELECT result, input, source, event_time, watermark, reason, row_data FROM sjoin.late_rows ORDER BY result::text, late_id;
 SELECT join_name, rows_late FROM sjoin.stat_joins ORDER BY join_name;
 SELECT join_name, input, rows_in, rows_late FROM sjoin.stat_inputs ORDER BY join_name, input;
 
@@ -37,4 +41,4 @@ SELECT * FROM sjoin.verify('dropped');
 SELECT * FROM sjoin.verify('lenient');
 SELECT join_name, state_rows, watermark FROM sjoin.stat_joins ORDER BY join_name;
 DROP SCHEMA late_rows CASCADE;
-SELECT count(*) FROM sjoin.late_rows;
+SELECT count(*) FROM sjoin.late_row;

@@ -2,6 +2,9 @@
 CREATE SCHEMA wide_join;
 SET search_path = wide_join;
 SET client_min_messages = warning;
+SET TimeZone = 'UTC';
+SET datestyle = ISO;
+SET intervalstyle = postgres;
 
 CREATE TABLE account (id int, name text, seen timestamptz);
 CREATE TABLE movement (no int, account int, amount int, at timestamptz);
@@ -10,6 +13,7 @@ SELECT sjoin.create_stream('movement', 'at', watermark_delay => '0 s');
 SELECT sjoin.create_join('wide', $$
     SELECT m.no, m.amount, a.name FROM movement m LEFT JOIN account a ON a.id = m.account $$,
     timeout => '5 s', side_ttl => '{"m": "1 min", "a": "10 min"}');
+SELECT sjoin.wait_for();
 SELECT kind, timeout, ttl, allowed_lateness FROM sjoin.joins;
 
 INSERT INTO account VALUES (1, 'one', '2024-01-01 10:00:00+00');

@@ -56,6 +56,8 @@ sub left_join
 	$node->safe_psql('postgres', qq{
 		SELECT sjoin.create_join('result', 'SELECT a.id AS a_id, b.id AS b_id, a.k FROM a LEFT JOIN b
 			ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval ''5 s'''$options)});
+	# rows that come before the worker has read the tables are history, which is never late
+	$node->safe_psql('postgres', "SELECT sjoin.wait_for('result')");
 }
 
 # Everything committed is in the result, and it is the batch answer
