@@ -38,20 +38,22 @@ BEGIN
 END $$;
 
 -- Moves both watermarks: no older row will come.
-CREATE FUNCTION helper.beat(time_of_day text) RETURNS void LANGUAGE sql
-    AS $$ SELECT sjoin.advance_watermark('a', helper.t(time_of_day)), sjoin.advance_watermark('b', helper.t(time_of_day)) $$;
+CREATE FUNCTION helper.beat(time_of_day text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM sjoin.advance_watermark('a', helper.t(time_of_day)), sjoin.advance_watermark('b', helper.t(time_of_day));
+END $$;
 
 -- The worker of this database is stopped; it starts again by itself.
 CREATE FUNCTION helper.stop_worker() RETURNS void LANGUAGE sql
     AS $$ SELECT pg_terminate_backend(pid) FROM sjoin.stat_workers WHERE datname = current_database() $$;
 
 -- Everything committed is in the result; asks again while the worker is on its way back.
-CREATE FUNCTION helper.drain(name regclass DEFAULT 'result') RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION helper.drain(name text DEFAULT 'result') RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     deadline timestamptz := clock_timestamp() + interval '60 s';
 BEGIN
     LOOP
-        IF sjoin.wait_for(name, timeout => '30 s') THEN RETURN true; END IF;
+        IF sjoin.wait_for(name::regclass, timeout => '30 s') THEN RETURN true; END IF;
         IF clock_timestamp() > deadline THEN RETURN false; END IF;
     END LOOP;
 END $$;
@@ -63,12 +65,12 @@ BEGIN
 END $$;
 
 -- What verify finds, as one text; empty when the result is the batch answer
-CREATE FUNCTION helper.differences(name regclass) RETURNS text LANGUAGE sql AS $$
+CREATE FUNCTION helper.differences(name text) RETURNS text LANGUAGE sql AS $$
     SELECT coalesce(string_agg(difference || ' ' || n || ' ' || row_data, '; '), '')
-      FROM sjoin.verify(name) WHERE difference IN ('missing', 'extra', 'duplicate') $$;
+      FROM sjoin.verify(name::regclass) WHERE difference IN ('missing', 'extra', 'duplicate') $$;
 
 -- The result as a text: '1-1 1-2 3-' are two pairs and a padded left row; a bag, in order
-CREATE FUNCTION helper.pairs(name regclass DEFAULT 'result') RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION helper.pairs(name text DEFAULT 'result') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     answer text;
 BEGIN
@@ -77,7 +79,7 @@ BEGIN
 END $$;
 
 -- Drained, the pairs are these, and verify agrees
-CREATE FUNCTION helper.pairs_are(expected text, description text, name regclass DEFAULT 'result') RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION helper.pairs_are(expected text, description text, name text DEFAULT 'result') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     problem text := '';
 BEGIN
@@ -87,7 +89,7 @@ BEGIN
 END $$;
 
 -- Rows of the batch query that the result has not, and the other way round
-CREATE FUNCTION helper.same_as(query text, description text, name regclass DEFAULT 'result') RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION helper.same_as(query text, description text, name text DEFAULT 'result') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     answer text;
 BEGIN
@@ -100,9 +102,9 @@ BEGIN
 END $$;
 
 -- Late rows of the case's join, as 'a1 late, b2 infinite'
-CREATE FUNCTION helper.late_are(expected text, description text, name regclass DEFAULT 'result') RETURNS text LANGUAGE sql AS $$
+CREATE FUNCTION helper.late_are(expected text, description text, name text DEFAULT 'result') RETURNS text LANGUAGE sql AS $$
     SELECT is((SELECT coalesce(string_agg(input || (row_data->>'id') || ' ' || reason, ', ' ORDER BY input, (row_data->>'id')::bigint, reason), '')
-                 FROM sjoin.late_rows WHERE result = name), expected, description) $$;
+                 FROM sjoin.late_rows WHERE result = name::regclass), expected, description) $$;
 
-CREATE FUNCTION helper.state_rows(name regclass DEFAULT 'result') RETURNS bigint LANGUAGE sql
-    AS $$ SELECT state_rows::bigint FROM sjoin.stat_joins WHERE relid = name $$;
+CREATE FUNCTION helper.state_rows(name text DEFAULT 'result') RETURNS bigint LANGUAGE sql
+    AS $$ SELECT state_rows::bigint FROM sjoin.stat_joins WHERE relid = name::regclass $$;
