@@ -83,7 +83,7 @@ CREATE MATERIALIZED VIEW sjoin.join_def AS
     SELECT NULL::int4 AS join_id, NULL::oid AS result, NULL::oid AS definition, NULL::text AS output_mode, NULL::text AS emit,
            NULL::int8 AS timeout, NULL::int8 AS ttl, NULL::jsonb AS side_ttl, NULL::int8 AS allowed_lateness,
            NULL::text AS late_rows, NULL::boolean AS with_data, NULL::text AS time_zone, NULL::int8 AS signature,
-           NULL::text AS query, NULL::oid AS input_left, NULL::oid AS input_right, NULL::timestamptz AS created_at
+           NULL::text AS query, NULL::oid AS input_left, NULL::oid AS input_right, NULL::bytea AS start, NULL::timestamptz AS created_at
      WHERE sjoin.no_rows();
 CREATE UNIQUE INDEX join_def_join_id ON sjoin.join_def (join_id);
 CREATE UNIQUE INDEX join_def_result ON sjoin.join_def (result);
@@ -112,6 +112,11 @@ CREATE FUNCTION sjoin.image_hash(VARIADIC "any") RETURNS uuid
     LANGUAGE c IMMUTABLE PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'sjoin_image_hash';
 COMMENT ON FUNCTION sjoin.image_hash("any") IS 'hash of the bytes of the values: equal images have equal hashes';
+
+CREATE FUNCTION sjoin.written_after(writer xid, start bytea) RETURNS boolean
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'sjoin_written_after';
+COMMENT ON FUNCTION sjoin.written_after(xid, bytea) IS 'whether a row version was written by a transaction that the snapshot of a join''s creation does not see';
 
 -- streams -----------------------------------------------------------------
 
@@ -260,7 +265,7 @@ REVOKE ALL ON FUNCTION sjoin.join_info() FROM PUBLIC;
 CREATE FUNCTION sjoin.event_time(usec bigint) RETURNS timestamptz
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'sjoin_event_time';
-COMMENT ON FUNCTION sjoin.event_time(bigint) IS 'an event time as sjoin stores it (microseconds since 2000-01-01) as a timestamp; NULL before the first row';
+COMMENT ON FUNCTION sjoin.event_time(bigint) IS 'an event time as sjoin stores it (microseconds since 2000-01-01) as a timestamp';
 
 CREATE FUNCTION sjoin.usec_interval(usec bigint) RETURNS interval
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -334,7 +339,7 @@ CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
            CASE WHEN r.op = 'P' THEN i.input_left || ', ' || i.input_right
                 WHEN r.side = 0 THEN i.input_left ELSE i.input_right END AS input,
            (CASE r.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass AS source,
-           sjoin.event_time(r.event_time) AS event_time, sjoin.event_time(r.watermark) AS watermark, r.reason, r.sqlstate, r.message,
+           sjoin.event_time(r.event_time) AS event_time, nullif(sjoin.event_time(r.watermark), '-infinity') AS watermark, r.reason, r.sqlstate, r.message,
            r.arrived_at, r.replayed_at,
            CASE WHEN r.op = 'P' THEN jsonb_build_object('left', r.row_data, 'right', r.old_data)
                 WHEN r.op = 'D' THEN r.old_data ELSE r.row_data END AS row_data

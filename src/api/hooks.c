@@ -14,6 +14,7 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "api/api.h"
+#include "capture/capture.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
@@ -218,18 +219,6 @@ run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 								params, environment, dest, completion);
 }
 
-/* A transaction prepared earlier has committed: its rows are news. */
-static void
-wake_for_prepared(void)
-{
-	SjDatabaseSlot *slot = sj_database_slot(MyDatabaseId, false);
-
-	if (slot == NULL)
-		return;
-	pg_atomic_fetch_add_u64(&slot->commits, 1);
-	sj_wake_worker(slot);
-}
-
 static bool
 is_commit_prepared(Node *statement)
 {
@@ -256,8 +245,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	{
 		run_utility(pstmt, query_string, read_only_tree, context, params,
 					environment, dest, completion);
-		if (commit_prepared && sj_shared != NULL)
-			wake_for_prepared();
+		/* a transaction prepared earlier has committed: its rows are news */
+		if (commit_prepared)
+			sj_capture_wake();
 		return;
 	}
 

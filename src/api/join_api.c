@@ -32,6 +32,7 @@
 #include "emit/result_table.h"
 #include "executor/spi.h"
 #include "guc.h"
+#include "log/tick.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "pgtime.h"
@@ -281,6 +282,8 @@ create_join(SjJoinDef *def, const char *schema, const char *name)
 	def->signature = sj_query_signature(sj_join_definition(def->definition));
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		capture_input(&query->input[side]);
+	if (!def->with_data)
+		def->start = sj_tick_serialize(sj_tick_take(0, GetLatestSnapshot()));
 	def->join_id = (int32) nextval_internal(sj_relation_oid("join_id"), false);
 	sj_join_def_insert(def);
 	sj_definitions_changed();

@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "access/subtrans.h"
 #include "access/xact.h"
 #include "api/api.h"
 #include "api/verify_query.h"
@@ -37,10 +38,12 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "worker/join_input.h"
+#include "worker/task.h"
 #include "worker/sandbox.h"
 
 PG_FUNCTION_INFO_V1(sjoin_verify);
 PG_FUNCTION_INFO_V1(sjoin_image_hash);
+PG_FUNCTION_INFO_V1(sjoin_written_after);
 
 /* One call. */
 typedef struct Verification
@@ -125,12 +128,9 @@ static void
 put_pending(Verification *v)
 {
 	SjTaskInput inputs[2];
-	SjTick	   *before = sj_tick_load(v->position->tick);
+	SjTick	   *before = sj_consumed_tick(v->def, v->position->tick);
 	SjTick	   *now = sj_tick_take(0, v->snapshot);
 
-	if (before == NULL)
-		elog(ERROR, "tick " INT64_FORMAT " is not in the log",
-			 v->position->tick);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		sj_input_open(&inputs[side], side, v->query, v->plan);
 	if (v->position->txns > 0)
@@ -261,6 +261,16 @@ named_example(const Verification *v)
 	return buf.data;
 }
 
+/* The snapshot of the join's creation, as SQL. */
+static char *
+start_literal(const bytea *start)
+{
+	char	   *hex = DatumGetCString(DirectFunctionCall1(byteaout,
+														 PointerGetDatum(start)));
+
+	return psprintf("%s::pg_catalog.bytea", quote_literal_cstr(hex));
+}
+
 static char *
 comparison(const Verification *v)
 {
@@ -269,6 +279,7 @@ comparison(const Verification *v)
 	char	   *got;
 
 	spec.final = sj_join_is_final(v->def);
+	spec.start = v->def->start == NULL ? NULL : start_literal(v->def->start);
 	spec.due_before = v->rejections.truncated ? SJ_TIME_MIN :
 		spec.final ? v->position->clock.horizon : v->position->clock.watermark;
 	spec.has_failed_pairs = v->rejections.failed_pairs;
@@ -433,6 +444,34 @@ arguments_desc(FunctionCallInfo fcinfo)
 	fcinfo->flinfo->fn_extra = desc;
 	MemoryContextSwitchTo(old);
 	return desc;
+}
+
+/* The transaction of an xmin, subtransactions that are still known included. */
+static FullTransactionId
+writer_of(TransactionId xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+	uint32		epoch = EpochFromFullTransactionId(next);
+
+	if (TransactionIdFollowsOrEquals(xid, TransactionXmin))
+		xid = SubTransGetTopmostTransaction(xid);
+	if (xid > XidFromFullTransactionId(next))
+		epoch--;
+	return FullTransactionIdFromEpochAndXid(epoch, xid);
+}
+
+/*
+ * written_after(xmin xid, start bytea) RETURNS boolean: was the row version
+ * written by a transaction that the snapshot does not see?
+ */
+Datum
+sjoin_written_after(PG_FUNCTION_ARGS)
+{
+	TransactionId xid = PG_GETARG_TRANSACTIONID(0);
+	SjTick	   *start = sj_tick_deserialize(PG_GETARG_BYTEA_PP(1), 0);
+
+	PG_RETURN_BOOL(TransactionIdIsNormal(xid) &&
+				   !sj_tick_sees(start, writer_of(xid)));
 }
 
 /* image_hash(VARIADIC "any") RETURNS uuid */

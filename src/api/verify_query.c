@@ -246,12 +246,15 @@ finite_time(const SjJoinInput *input, const char *alias)
 }
 
 static char *
-table_rows(const SjJoinInput *input)
+table_rows(const SjJoinInput *input, const SjVerifySpec *spec)
 {
-	return psprintf("SELECT %s, sjoin.image_hash(%s) AS sjoin_hash FROM %s t WHERE %s",
+	return psprintf("SELECT %s, sjoin.image_hash(%s) AS sjoin_hash FROM %s t WHERE %s%s",
 					column_list(input, "t", true),
 					column_list(input, "t", false),
-					sj_relation_name(input->relid), finite_time(input, "t"));
+					sj_relation_name(input->relid), finite_time(input, "t"),
+					spec->start == NULL ? "" :
+					psprintf(" AND sjoin.written_after(t.xmin, %s)",
+							 spec->start));
 }
 
 /* Per image how often it was refused less how often its removal was. */
@@ -277,7 +280,7 @@ accepted_rows(VerifyContext *context, SjSide side)
 	char	   *net;
 
 	if (!context->spec->has_records)
-		return table_rows(input);
+		return table_rows(input, context->spec);
 
 	net = net_records(side);
 	return psprintf("SELECT %st.sjoin_hash "
@@ -289,7 +292,7 @@ accepted_rows(VerifyContext *context, SjSide side)
 					"LATERAL pg_catalog.generate_series(1, -n.n), "
 					"LATERAL pg_catalog.jsonb_populate_record(NULL::%s, n.image) o "
 					"WHERE n.n < 0 AND n.image IS NOT NULL AND %s OFFSET 0",
-					inner_column_list(input), table_rows(input), net,
+					inner_column_list(input), table_rows(input, context->spec), net,
 					column_list(input, "o", false), net,
 					sj_relation_name(input->relid), finite_time(input, "o"));
 }

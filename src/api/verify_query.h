@@ -30,6 +30,8 @@ typedef struct SjVerifySpec
 	SjTime		due_before;		/* unmatched rows with an earlier deadline are
 								 * due: the watermark, or the horizon when
 								 * final; SJ_TIME_MIN: none */
+	const char *start;			/* SQL of the snapshot whose rows the join did
+								 * not read; NULL: it read all */
 	bool		has_failed_pairs;	/* SJ_RECORDS has rows of op 'P' */
 	bool		has_records;	/* ... of any other op */
 } SjVerifySpec;

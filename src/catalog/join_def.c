@@ -47,6 +47,7 @@ enum
 	Anum_query,
 	Anum_input_left,
 	Anum_input_right,
+	Anum_start,
 	Anum_created_at,
 	Natts_join_def = Anum_created_at
 };
@@ -116,6 +117,8 @@ def_from_tuple(HeapTuple tuple, TupleDesc desc)
 	def->query = TextDatumGetCString(value[Anum_query - 1]);
 	def->input[SJ_LEFT] = DatumGetObjectId(value[Anum_input_left - 1]);
 	def->input[SJ_RIGHT] = DatumGetObjectId(value[Anum_input_right - 1]);
+	if (!null[Anum_start - 1])
+		def->start = DatumGetByteaPCopy(value[Anum_start - 1]);
 	def->created_at = DatumGetTimestampTz(value[Anum_created_at - 1]);
 	def->uncommitted =
 		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
@@ -149,6 +152,8 @@ sj_join_def_insert(const SjJoinDef *def)
 	value[Anum_query - 1] = CStringGetTextDatum(def->query);
 	value[Anum_input_left - 1] = ObjectIdGetDatum(def->input[SJ_LEFT]);
 	value[Anum_input_right - 1] = ObjectIdGetDatum(def->input[SJ_RIGHT]);
+	null[Anum_start - 1] = def->start == NULL;
+	value[Anum_start - 1] = PointerGetDatum(def->start);
 	value[Anum_created_at - 1] = TimestampTzGetDatum(def->created_at);
 
 	CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), value, null));

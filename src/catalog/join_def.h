@@ -53,6 +53,9 @@ typedef struct SjJoinDef
 	int64		signature;		/* sj_query_signature of the definition */
 	char	   *query;			/* as the user wrote it */
 	Oid			input[2];		/* tables of the left and right input */
+	bytea	   *start;			/* snapshot that it starts after, for
+								 * sj_tick_deserialize(); NULL: it reads the
+								 * rows that are there */
 	TimestampTz created_at;
 	bool		uncommitted;	/* made by the current transaction */
 } SjJoinDef;

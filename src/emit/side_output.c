@@ -169,8 +169,8 @@ form_late_row(Relation rel, int32 join_id, const SjJoinPlan *plan,
 	value[Anum_other_seq - 1] = Int64GetDatum(row->other_seq);
 	value[Anum_op - 1] = CharGetDatum(row->op);
 	value[Anum_event_time - 1] = Int64GetDatum(row->event_time);
-	null[Anum_event_time - 1] = row->reason == SJ_REASON_NULL_EVENT_TIME ||
-		row->op == SJ_OP_TRUNCATE;
+	null[Anum_event_time - 1] = row->event_time == SJ_TIME_MIN &&
+		row->reason != SJ_REASON_INFINITE;
 	value[Anum_watermark - 1] = Int64GetDatum(row->watermark);
 	value[Anum_reason - 1] = CStringGetTextDatum(reason_names[row->reason]);
 	null[Anum_sqlstate - 1] = row->sqlstate == 0;

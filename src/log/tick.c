@@ -125,6 +125,49 @@ sj_tick_copy(const SjTick *tick)
 	return copy;
 }
 
+/* Snapshots are taken one after the other: each sees what those before saw. */
+bool
+sj_tick_is_later(const SjTick *a, const SjTick *b)
+{
+	if (!FullTransactionIdEquals(a->xmax, b->xmax))
+		return FullTransactionIdPrecedes(b->xmax, a->xmax);
+	return a->nxip < b->nxip;
+}
+
+bytea *
+sj_tick_serialize(const SjTick *tick)
+{
+	Size		size = VARHDRSZ + (2 + tick->nxip) * sizeof(FullTransactionId);
+	bytea	   *bytes = palloc(size);
+	char	   *at = VARDATA(bytes);
+
+	SET_VARSIZE(bytes, size);
+	memcpy(at, &tick->xmin, sizeof(FullTransactionId));
+	memcpy(at + sizeof(FullTransactionId), &tick->xmax,
+		   sizeof(FullTransactionId));
+	memcpy(at + 2 * sizeof(FullTransactionId), tick->xip,
+		   tick->nxip * sizeof(FullTransactionId));
+	return bytes;
+}
+
+SjTick *
+sj_tick_deserialize(const bytea *bytes, int64 number)
+{
+	SjTick	   *tick = palloc(sizeof(SjTick));
+	Size		size = VARSIZE_ANY_EXHDR(bytes);
+	const char *at = VARDATA_ANY(bytes);
+
+	tick->number = number;
+	tick->nxip = size / sizeof(FullTransactionId) - 2;
+	tick->xip = palloc(Max(size, 1));
+	memcpy(&tick->xmin, at, sizeof(FullTransactionId));
+	memcpy(&tick->xmax, at + sizeof(FullTransactionId),
+		   sizeof(FullTransactionId));
+	memcpy(tick->xip, at + 2 * sizeof(FullTransactionId),
+		   tick->nxip * sizeof(FullTransactionId));
+	return tick;
+}
+
 static Datum
 xid_datum(FullTransactionId xid)
 {

@@ -33,6 +33,11 @@ extern SjTick *sj_tick_take(int64 number, Snapshot snapshot);
 /* Would a committed transaction's rows be seen in the tick? */
 extern bool sj_tick_sees(const SjTick *tick, FullTransactionId xid);
 extern SjTick *sj_tick_copy(const SjTick *tick);
+/* Was 'a' taken later than 'b'? */
+extern bool sj_tick_is_later(const SjTick *a, const SjTick *b);
+/* A tick as bytes, and back; the number is not among them. */
+extern bytea *sj_tick_serialize(const SjTick *tick);
+extern SjTick *sj_tick_deserialize(const bytea *bytes, int64 number);
 /* Appends it, in the current transaction. */
 extern void sj_tick_store(const SjTick *tick);
 /* The stored tick, or NULL; memory in the current context. */

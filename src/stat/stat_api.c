@@ -310,9 +310,5 @@ sjoin_join_info(PG_FUNCTION_ARGS)
 Datum
 sjoin_event_time(PG_FUNCTION_ARGS)
 {
-	SjTime		event_time = PG_GETARG_INT64(0);
-
-	if (event_time == SJ_TIME_MIN)
-		PG_RETURN_NULL();
-	PG_RETURN_TIMESTAMPTZ(event_time);
+	PG_RETURN_TIMESTAMPTZ(PG_GETARG_INT64(0));
 }

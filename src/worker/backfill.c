@@ -220,25 +220,22 @@ feed_histories(SjTask *task, SjBatch *batch)
 
 /* Carries the live rows into the log and makes the first position. */
 static void
-store_first_position(SjTask *task, SjBatch *batch, const SjTick *tick,
+store_first_position(SjTask *task, SjBatch *batch, int64 tick_number,
 					 const SjLogSettings *settings)
 {
 	SjPosition *position = &batch->position;
 
 	sj_clock_to_log(sj_engine_clock(task->engine), &position->clock);
-	position->tick = tick->number;
-	position->txns = 0;
-	position->base_tick = tick->number;
-	position->base_txns = 0;
+	position->tick = position->base_tick = tick_number;
+	position->txns = position->base_txns = 0;
 	position->base.clock = position->clock;
 	position->base.settings = *settings;
 	position->base_xid = sj_checkpoint_write(task->def->join_id, task->engine);
-	sj_tick_store(tick);
 	sj_position_store(position);
 }
 
 static void
-start_engine(SjTask *task, const SjLogSettings *settings)
+start_engine(SjTask *task, SjBatch *batch, const SjLogSettings *settings)
 {
 	SjClock		clock = {{SJ_TIME_MIN, SJ_TIME_MIN},
 	{SJ_TIME_MIN, SJ_TIME_MIN}, SJ_TIME_MIN, SJ_TIME_MIN};
@@ -253,6 +250,8 @@ start_engine(SjTask *task, const SjLogSettings *settings)
 		sj_no_memory(task);
 	task->slot->state_root = sj_engine_root(task->engine);
 	task->slot->state_clean = false;
+	memset(&batch->position, 0, sizeof(SjPosition));
+	batch->position.join_id = task->def->join_id;
 }
 
 /*
@@ -268,14 +267,36 @@ sj_task_backfill(SjTask *task, SjTick *tick)
 
 	sj_join_slot_set_state(task->slot, SJ_JOIN_BACKFILLING);
 	sj_task_settings(task, &settings);
-	start_engine(task, &settings);
-	memset(&batch->position, 0, sizeof(SjPosition));
-	batch->position.join_id = task->def->join_id;
+	start_engine(task, batch, &settings);
 
 	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
 	sj_batch_constraints_immediate();
-	if (task->def->with_data)
-		feed_histories(task, batch);
+	feed_histories(task, batch);
 	sj_sandbox_leave(&sandbox);
-	store_first_position(task, batch, tick, &settings);
+	sj_tick_store(tick);
+	store_first_position(task, batch, tick->number, &settings);
+}
+
+/*
+ * The first position of a join that starts with its creation: the newest tick
+ * that was not taken later than that.
+ */
+void
+sj_task_start_empty(SjTask *task, const SjTick *latest)
+{
+	SjTick	   *start = sj_tick_deserialize(task->def->start, 0);
+	int64		number = latest->number;
+	SjLogSettings settings;
+
+	while (number > 0)
+	{
+		SjTick	   *tick = sj_tick_load(number);
+
+		if (tick == NULL || !sj_tick_is_later(tick, start))
+			break;
+		number--;
+	}
+	sj_task_settings(task, &settings);
+	start_engine(task, &task->batch, &settings);
+	store_first_position(task, &task->batch, number, &settings);
 }

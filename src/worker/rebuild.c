@@ -79,12 +79,9 @@ static void
 replay_log(SjTask *task)
 {
 	SjBatch    *batch = &task->batch;
-	SjTick	   *before = sj_tick_load(task->position.base_tick);
+	SjTick	   *before = sj_consumed_tick(task->def, task->position.base_tick);
 	int64		ignored;
 
-	if (before == NULL)
-		elog(ERROR, "tick " INT64_FORMAT " is not in the log",
-			 task->position.base_tick);
 	batch->position = task->position;
 	batch->position.tick = task->position.base_tick;
 	batch->position.txns = task->position.base_txns;

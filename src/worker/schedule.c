@@ -42,16 +42,14 @@ adopt_position(SjTask *task, List *positions)
 	foreach(lc, positions)
 	{
 		SjPosition *position = lfirst(lc);
-		SjTick	   *base;
 
 		if (position->join_id != task->def->join_id)
 			continue;
 		task->position = *position;
 		task->has_position = true;
-		sj_task_set_tick(task, &task->tick, sj_worker_tick(position->tick));
-		base = sj_tick_load(position->base_tick);
-		task->base_xmin = base == NULL ? FirstNormalFullTransactionId :
-			base->xmin;
+		sj_task_set_tick(task, &task->tick,
+						 sj_consumed_tick(task->def, position->tick));
+		task->base_xmin = sj_consumed_tick(task->def, position->base_tick)->xmin;
 	}
 }
 
@@ -132,24 +130,39 @@ sj_worker_read_definitions(void)
 	sj_worker.read_definitions = false;
 }
 
-/* First position of a join: its history, which is a tick of its own. */
+/*
+ * First position of a join: its history, which is a tick of its own, or the
+ * moment of its creation.
+ */
 static void
 backfill(SjTask *task)
 {
 	SjTick	   *tick;
+	SjTick	   *start = NULL;
 
 	sj_begin();
 	MemoryContextSwitchTo(sj_worker.turn);
 	tick = sj_tick_take(sj_worker_next_tick(), GetActiveSnapshot());
 	MemoryContextSwitchTo(CurTransactionContext);
-	sj_task_backfill(task, tick);
+	if (task->def->with_data)
+		sj_task_backfill(task, tick);
+	else
+	{
+		sj_task_start_empty(task, sj_worker.latest);
+		MemoryContextSwitchTo(sj_worker.turn);
+		start = sj_consumed_tick(task->def, task->batch.position.tick);
+	}
 	sj_commit();
 
-	sj_worker_set_latest(tick);
+	if (start == NULL)
+	{
+		sj_worker_set_latest(tick);
+		start = tick;
+	}
 	task->position = task->batch.position;
 	task->has_position = true;
-	sj_task_set_tick(task, &task->tick, tick);
-	task->base_xmin = tick->xmin;
+	sj_task_set_tick(task, &task->tick, start);
+	task->base_xmin = start->xmin;
 	task->slot->state_tick = task->position.tick;
 	task->slot->state_txns = 0;
 	task->slot->state_clean = true;

@@ -122,12 +122,16 @@ extern bool sj_task_wants_checkpoint(const SjTask *task);
 
 /* backfill.c */
 extern void sj_task_backfill(SjTask *task, SjTick *tick);
+extern void sj_task_start_empty(SjTask *task, const SjTick *latest);
 
 /* batch.c */
 extern bool sj_task_run_batch(SjTask *task, const SjTick *latest);
 extern void sj_batch_write(SjTask *task, SjBatch *batch);
 extern void sj_batch_reset(SjTask *task, SjBatch *batch);
 extern void sj_batch_constraints_immediate(void);
+
+/* The tick before which the join has consumed everything, by number. */
+extern SjTick *sj_consumed_tick(const SjJoinDef *def, int64 number);
 
 /* ticks by number, from the worker's memory or the log */
 extern const SjTick *sj_worker_tick(int64 number);

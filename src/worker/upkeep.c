@@ -31,7 +31,7 @@ needed_log(FullTransactionId *xid, int64 *tick, List **join_ids)
 {
 	ListCell   *lc;
 
-	*xid = sj_worker.latest->xmin;
+	*xid = sj_worker.needed_xmin;
 	*tick = sj_worker.latest->number;
 	*join_ids = NIL;
 	foreach(lc, sj_worker.tasks)

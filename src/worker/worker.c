@@ -227,6 +227,8 @@ take_turn(void)
 
 	reload_configuration();
 	AcceptInvalidationMessages();
+	if (sj_worker.latest != NULL)
+		sj_worker.needed_xmin = sj_worker.latest->xmin;
 	if (sj_worker.read_definitions ||
 		pg_atomic_read_u64(&sj_worker.slot->definitions) != sj_worker.definitions)
 		sj_worker_read_definitions();

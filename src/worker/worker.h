@@ -30,6 +30,8 @@ typedef struct SjWorker
 	List	   *tasks;			/* of SjTask */
 	uint64		definitions;	/* as of the last reading */
 	bool		read_definitions;
+	FullTransactionId needed_xmin;	/* a join not known yet needs the log from
+									 * here on at most */
 	SjTick	   *latest;			/* newest tick; NULL: none yet */
 	uint64		commits;		/* seen before the newest tick's snapshot */
 	uint64		requests;		/* answered by the newest tick */

@@ -19,7 +19,6 @@
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(sjoin_test_set_clock);
-PG_FUNCTION_INFO_V1(sjoin_test_reset_clock);
 
 static pg_atomic_uint64 *
 clock_offset(void)
@@ -33,20 +32,13 @@ clock_offset(void)
 	return *variable;
 }
 
-/* set_clock(timestamptz) RETURNS void: it is now that time */
+/* set_clock(timestamptz) RETURNS void: it is now that time; NULL: the real one */
 Datum
 sjoin_test_set_clock(PG_FUNCTION_ARGS)
 {
-	TimestampTz now = PG_GETARG_TIMESTAMPTZ(0);
+	int64		offset = PG_ARGISNULL(0) ? 0 :
+	PG_GETARG_TIMESTAMPTZ(0) - GetCurrentTimestamp();
 
-	pg_atomic_write_u64(clock_offset(), (uint64) (now - GetCurrentTimestamp()));
-	PG_RETURN_VOID();
-}
-
-/* reset_clock() RETURNS void: back to the real time */
-Datum
-sjoin_test_reset_clock(PG_FUNCTION_ARGS)
-{
-	pg_atomic_write_u64(clock_offset(), 0);
+	pg_atomic_write_u64(clock_offset(), (uint64) offset);
 	PG_RETURN_VOID();
 }

@@ -91,11 +91,7 @@ CREATE FUNCTION engine_bench(n int, outer_join boolean DEFAULT false)
 	RETURNS float8
 	AS 'MODULE_PATHNAME', 'sj_test_engine_bench' LANGUAGE C STRICT;
 
-CREATE FUNCTION sjoin_test.set_clock(now timestamptz) RETURNS void
-    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'sjoin_test_set_clock';
-COMMENT ON FUNCTION sjoin_test.set_clock(timestamptz) IS
-    'sets the processing-time clock of sjoin, for all processes; it goes on from there';
-
-CREATE FUNCTION sjoin_test.reset_clock() RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'sjoin_test_reset_clock';
-COMMENT ON FUNCTION sjoin_test.reset_clock() IS 'puts the clock back to the real time';
+-- The processing-time clock of sjoin, for all processes; it goes on from there.
+-- NULL: back to the real time.
+CREATE FUNCTION set_clock(now timestamptz) RETURNS void
+	AS 'MODULE_PATHNAME', 'sjoin_test_set_clock' LANGUAGE C;
