@@ -217,6 +217,8 @@ def play(server, runs, rng, crash, eager=False):
             check(server, moving)
     for run in runs:
         attempt(run, lambda: run.finish(server), server)
+    if clock:
+        server.cursor.execute("SELECT sjoin_test.set_clock(NULL)")
 
 
 def attempt(run, action, server):
