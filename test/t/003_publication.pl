@@ -20,12 +20,12 @@ $subscriber->safe_psql('postgres', qq{
 	CREATE TABLE a (id bigint PRIMARY KEY, k int, ts timestamptz);
 	CREATE TABLE b (id bigint PRIMARY KEY, k int, ts timestamptz);
 	CREATE TABLE result ($columns)});
-$subscriber->safe_psql('postgres', 'ALTER TABLE result ADD UNIQUE (sjoin_id), REPLICA IDENTITY FULL');
+$subscriber->safe_psql('postgres', 'ALTER TABLE result ADD PRIMARY KEY (sjoin_id)');
 is( $publisher->safe_psql('postgres', q{SELECT count(*) FROM pg_publication_tables WHERE schemaname = 'sjoin'}),
 	'0', 'nothing of sjoin is published');
 
 $subscriber->safe_psql('postgres',
-	"CREATE SUBSCRIPTION s CONNECTION '" . $publisher->connstr('postgres') . "' PUBLICATION everything");
+	"CREATE SUBSCRIPTION s CONNECTION '" . $publisher->connstr . " dbname=postgres' PUBLICATION everything");
 $subscriber->wait_for_subscription_sync($publisher, 's');
 
 $publisher->safe_psql('postgres', 'INSERT INTO a (k, ts) SELECT g, ' . at(0) . ' FROM generate_series(1, 100) g');

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(sjoin_node two_streams left_join wait_and_verify worker_pid await_worker writer at);
+our @EXPORT = qw(sjoin_node two_streams left_join wait_and_verify worker_pid await_worker kill_and_start writer at);
 
 # A running server; %options as of init, and preload => 0
 sub sjoin_node
@@ -21,6 +21,7 @@ sub sjoin_node
 	$node->init(%options);
 	$node->append_conf('postgresql.conf', q{
 max_worker_processes = 16
+restart_after_crash = on
 max_prepared_transactions = 10
 client_min_messages = warning
 timezone = 'UTC'
@@ -86,6 +87,20 @@ sub await_worker
 	$not ||= 0;
 	return $node->poll_query_until('postgres',
 		"SELECT count(*) = 1 FROM sjoin.stat_workers WHERE datname = current_database() AND pid <> $not");
+}
+
+# kill -9 of the postmaster, and a new one as soon as the children of the old have noticed
+sub kill_and_start
+{
+	my ($node) = @_;
+	my @children = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM pg_stat_activity');
+
+	$node->kill9;
+	while (kill 0, @children)
+	{
+		select(undef, undef, undef, 0.01);
+	}
+	$node->start;
 }
 
 # Starts a client that writes pairs and lonely rows until it is killed or has written $transactions
