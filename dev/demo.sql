@@ -16,7 +16,8 @@ SELECT sjoin.create_join('paid_or_not', $$
       LEFT JOIN payments p ON p.order_id = o.order_id
        AND p.paid_at BETWEEN o.created_at - interval '5 minutes' AND o.created_at + interval '5 minutes' $$);
 
--- event times come as milliseconds since 1970
+\echo
+\echo -- event times come as milliseconds since 1970
 INSERT INTO orders SELECT id, amount, to_timestamp(ms / 1000.0) FROM (VALUES
     ('o001', 100.0, 1704103200000), ('o002', 200.0, 1704103205000),
     ('o003', 150.0, 1704103210000), ('o004',  80.0, 1704103215000)) v(id, amount, ms);
@@ -24,11 +25,13 @@ INSERT INTO payments SELECT id, amount, status, to_timestamp(ms / 1000.0) FROM (
     ('o001', 100.0, 'SUCCESS', 1704103180000), ('o002', 200.0, 'SUCCESS', 1704103208000),
     ('o003', 150.0, 'PENDING', 1704103260000), ('o004',  80.0, 'SUCCESS', 1704103320000)) v(id, amount, status, ms);
 
--- all four are paid: o004 after 105 seconds
+\echo
+\echo -- all four are paid: o004 after 105 seconds
 SELECT sjoin.wait_for();
 SELECT order_id, amount, pay_amount, status FROM paid ORDER BY order_id;
 
--- the same with o004 paid after seven minutes
+\echo
+\echo -- the same with o004 paid after seven minutes
 DO $do$ BEGIN PERFORM sjoin.drop_join('paid'), sjoin.drop_join('paid_or_not'); END $do$;
 TRUNCATE orders, payments;
 SELECT sjoin.drop_stream('orders'), sjoin.drop_stream('payments');
@@ -50,10 +53,12 @@ INSERT INTO payments SELECT id, amount, status, to_timestamp(ms / 1000.0) FROM (
     ('o001', 100.0, 'SUCCESS', 1704103180000), ('o002', 200.0, 'SUCCESS', 1704103208000),
     ('o003', 150.0, 'PENDING', 1704103260000), ('o004',  80.0, 'SUCCESS', 1704103635000)) v(id, amount, status, ms);
 SELECT sjoin.wait_for();
--- three pairs, and nothing said of o004 yet: its payment could still come
+\echo
+\echo -- three pairs, and nothing said of o004 yet: its payment could still come
 SELECT order_id, amount, pay_amount, status FROM paid_or_not ORDER BY order_id;
 
--- no event older than this will come any more, so o004 was not paid in time
+\echo
+\echo -- no event older than this will come any more, so o004 was not paid in time
 SELECT sjoin.advance_watermark('orders', to_timestamp(1704103515.001)),
        sjoin.advance_watermark('payments', to_timestamp(1704103515.001));
 SELECT sjoin.wait_for();
