@@ -200,12 +200,12 @@ create_relations(SjJoinDef *def, const char *schema, const char *name)
 	run_command(psprintf("CREATE VIEW %s AS %s", view_sql, def->query));
 	run_command(psprintf("CREATE TABLE %s AS SELECT * FROM %s WITH NO DATA",
 						 table_sql, view_sql));
-	run_command(psprintf("ALTER TABLE %s ADD COLUMN %s uuid NOT NULL, "
-						 "ADD COLUMN %s integer NOT NULL, "
-						 "ADD COLUMN %s timestamptz NOT NULL%s, "
+	run_command(psprintf("ALTER TABLE %s ADD COLUMN %s pg_catalog.uuid NOT NULL, "
+						 "ADD COLUMN %s pg_catalog.int4 NOT NULL, "
+						 "ADD COLUMN %s pg_catalog.timestamptz NOT NULL%s, "
 						 "ADD PRIMARY KEY (%s)", table_sql,
 						 SJ_COLUMN_ID, SJ_COLUMN_VERSION, SJ_COLUMN_AT,
-						 append ? ", ADD COLUMN " SJ_COLUMN_SEQ " bigint NOT NULL" : "",
+						 append ? ", ADD COLUMN " SJ_COLUMN_SEQ " pg_catalog.int8 NOT NULL" : "",
 						 append ? SJ_COLUMN_SEQ : SJ_COLUMN_ID));
 	run_command(psprintf("COMMENT ON VIEW %s IS %s", view_sql,
 						 quote_literal_cstr(psprintf("query of the join %s",

@@ -14,7 +14,9 @@
 #include "api/api.h"
 #include "capture/capture.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "catalog/privileges.h"
 #include "catalog/query_analysis.h"
@@ -56,10 +58,32 @@ event_time_column(Oid relid, const char *name)
 	return attno;
 }
 
-/* Stores a new stream; the caller has checked everything. */
+/* A row belongs to one stream: not to a partition and to its parent, too. */
+static void
+check_overlap(Oid relid)
+{
+	List	   *relids = list_concat(get_partition_ancestors(relid),
+									 find_all_inheritors(relid, NoLock, NULL));
+	ListCell   *lc;
+
+	foreach(lc, relids)
+	{
+		if (lfirst_oid(lc) == relid || sj_stream_def_get(lfirst_oid(lc)) == NULL)
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("cannot make \"%s\" a stream", get_rel_name(relid)),
+				 errdetail("Table \"%s\" of the same partition tree is a stream already.",
+						   get_rel_name(lfirst_oid(lc))),
+				 errhint("Join that one, or drop it with sjoin.drop_stream().")));
+	}
+}
+
+/* Stores a new stream; the caller has checked the table and its column. */
 void
 sj_create_stream(const SjStreamDef *def)
 {
+	check_overlap(def->relid);
 	sj_stream_def_insert(def);
 	sj_definitions_changed();
 }

@@ -36,7 +36,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "worker/join_input.h"
 #include "worker/task.h"
 #include "worker/sandbox.h"
@@ -360,19 +359,6 @@ read_definition(Verification *v)
 	v->plan = sj_join_plan(v->query);
 }
 
-static Oid
-result_owner(Oid relid)
-{
-	Oid			owner;
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for relation %u", relid);
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
-
 static void
 verify(Verification *v, ReturnSetInfo *rsinfo)
 {
@@ -389,7 +375,7 @@ verify(Verification *v, ReturnSetInfo *rsinfo)
 				 errhint("View sjoin.joins shows its state.")));
 	v->records = tuplestore_begin_heap(false, false, work_mem);
 
-	sj_sandbox_enter(&sandbox, result_owner(v->def->result),
+	sj_sandbox_enter(&sandbox, sj_relation_owner(v->def->result),
 					 v->def->time_zone);
 	read_definition(v);
 	sj_rejections_read(v->def->join_id, v->snapshot, v->records,

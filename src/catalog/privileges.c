@@ -10,12 +10,15 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
 #include "catalog/privileges.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
+#include "utils/syscache.h"
 
 static void
 check_row_security(Oid relid, Oid owner)
@@ -46,6 +49,19 @@ sj_check_input_privileges(const SjJoinQuery *query, Oid owner)
 							   get_relkind_objtype(get_rel_relkind(input->relid)),
 							   get_rel_name(input->relid));
 	}
+}
+
+Oid
+sj_relation_owner(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", relid);
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
 }
 
 void

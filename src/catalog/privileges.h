@@ -18,6 +18,9 @@
 /* Error unless 'owner' may read all that the join reads, past row security. */
 extern void sj_check_input_privileges(const SjJoinQuery *query, Oid owner);
 
+/* The owner of a relation that exists. */
+extern Oid	sj_relation_owner(Oid relid);
+
 /* Error unless the current user owns the relation. */
 extern void sj_check_owner(Oid relid);
 

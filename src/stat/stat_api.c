@@ -14,6 +14,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/join_def.h"
+#include "catalog/privileges.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "guc.h"
@@ -22,6 +23,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
+#include "worker/sandbox.h"
 
 PG_FUNCTION_INFO_V1(sjoin_join_stats);
 PG_FUNCTION_INFO_V1(sjoin_input_stats);
@@ -251,20 +253,30 @@ add_interval(Row *row, int64 usec)
 	add(row, IntervalPGetDatum(interval), usec < 0);
 }
 
-/* The parts of a definition; NULL when it no longer is one. */
+/*
+ * The parts of a definition; NULL when it no longer is one.  Analysis folds
+ * constants, that is, may run functions of the owner's: as the owner.
+ */
 static SjJoinQuery *
 analyze_definition(const SjJoinDef *def)
 {
 	SjJoinShape shape;
+	SjJoinQuery *parts = NULL;
 	Query	   *query;
+	SjSandbox	sandbox;
 
-	if (get_rel_name(def->definition) == NULL)
+	if (get_rel_name(def->definition) == NULL ||
+		get_rel_name(def->result) == NULL)
 		return NULL;
+	sj_sandbox_enter(&sandbox, sj_relation_owner(def->result), def->time_zone);
 	query = sj_join_definition(def->definition);
-	if (sj_query_signature(query) != def->signature)
-		return NULL;
-	sj_join_shape(def, &shape);
-	return sj_query_analyze(query, &shape);
+	if (sj_query_signature(query) == def->signature)
+	{
+		sj_join_shape(def, &shape);
+		parts = sj_query_analyze(query, &shape);
+	}
+	sj_sandbox_leave(&sandbox);
+	return parts;
 }
 
 static void

@@ -232,19 +232,21 @@ set_operator(SjTask *task)
 	op->arg = task;
 }
 
+/* The owner of the result, whose rights the join has. */
+static Oid
+read_owner(SjTask *task)
+{
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(task->def->result)))
+		stop(task, "has lost its result table");
+	return sj_relation_owner(task->def->result);
+}
+
 /* Reads the definition; what the user dropped or changed stops the join. */
 static void
 read_definition(SjTask *task)
 {
 	SjJoinShape shape;
 	Query	   *query;
-	HeapTuple	tuple;
-
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(task->def->result));
-	if (!HeapTupleIsValid(tuple))
-		stop(task, "has lost its result table");
-	task->owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
 
 	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(task->def->definition)))
 		stop(task, "has been dropped");
@@ -271,8 +273,9 @@ sj_task_compile(SjTask *task)
 											   ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(task->plan_context);
 
-	read_definition(task);
+	task->owner = read_owner(task);
 	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
+	read_definition(task);
 	sj_check_input_privileges(task->query, task->owner);
 	task->plan = sj_join_plan(task->query);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
