@@ -36,8 +36,8 @@ SELECT sjoin.create_join('streams.paced', $$
 # In seven transactions 40 orders and 100 items: 8 to 20, twenty rows each.
 PACED_SCRIPT = """
 \\set base random(1, 1000000000000000)
-WITH o AS (INSERT INTO streams.shop_orders SELECT :base + g, g, now() FROM generate_series(0, %d) g)
-INSERT INTO streams.items SELECT :base + g %% %d, g, g, clock_timestamp() FROM generate_series(1, %d) g;
+WITH o AS (INSERT INTO streams.shop_orders SELECT :base::bigint + g, g, now() FROM generate_series(0, %d) g)
+INSERT INTO streams.items SELECT :base::bigint + g %% %d, g, g, clock_timestamp() FROM generate_series(1, %d) g;
 """
 SINGLE_SCRIPT = """
 \\set id random(1, 1000000000)
@@ -93,6 +93,9 @@ def check_result(cursor, name, rows):
     found = cursor.fetchone()[0]
     if found != rows:
         raise SystemExit("%s has %d rows, not %d" % (name, found, rows))
+    cursor.execute("SELECT count(*) FROM sjoin.verify(%s) WHERE difference <> 'settled'", (name,))
+    if cursor.fetchone()[0]:
+        raise SystemExit("%s is not the batch answer" % name)
 
 
 def bulk(cursor, orders, rows_each, left):

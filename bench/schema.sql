@@ -60,14 +60,14 @@ END $$;
 -- rows_each = 0: all in one transaction, else transactions of so many rows.
 CREATE PROCEDURE bare.load(target text, orders int, rows_each int, unpaid boolean) LANGUAGE plpgsql AS $$
 DECLARE
-    step int := CASE WHEN rows_each = 0 THEN orders ELSE rows_each END;
+    width int := CASE WHEN rows_each = 0 THEN orders ELSE rows_each END;
 BEGIN
-    FOR first IN 0 .. orders - 1 BY step LOOP
+    FOR start IN 0 .. orders - 1 BY width LOOP
         EXECUTE format('INSERT INTO %I.orders SELECT g, g %% 1000, timestamptz ''2024-01-01'' + g * interval ''1 ms''
-            FROM generate_series($1, $2) g', target) USING first, first + step - 1;
+            FROM generate_series($1, $2) g', target) USING start, start + width - 1;
         IF rows_each > 0 THEN COMMIT; END IF;
         EXECUTE format('INSERT INTO %I.payments SELECT g, g %% 1000, timestamptz ''2024-01-01'' + g * interval ''1 ms'' + interval ''1 s''
-            FROM generate_series($1, $2) g WHERE NOT $3 OR g %% 10 <> 0', target) USING first, first + step - 1, unpaid;
+            FROM generate_series($1, $2) g WHERE NOT $3 OR g %% 10 <> 0', target) USING start, start + width - 1, unpaid;
         IF rows_each > 0 THEN COMMIT; END IF;
     END LOOP;
 END $$;
