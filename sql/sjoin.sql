@@ -72,7 +72,7 @@ CREATE UNIQUE INDEX stream_def_relid ON sjoin.stream_def (relid);
 COMMENT ON MATERIALIZED VIEW sjoin.stream_def IS 'tables whose row changes are captured as events (times in microseconds)';
 
 CREATE MATERIALIZED VIEW sjoin.layout AS
-    SELECT NULL::int4 AS layout, NULL::oid AS relid, NULL::int2[] AS attnos
+    SELECT NULL::int4 AS layout, NULL::oid AS relid, NULL::int2[] AS attnos, NULL::oid[] AS typids, NULL::int4[] AS forms
      WHERE sjoin.no_rows();
 CREATE UNIQUE INDEX layout_layout ON sjoin.layout (layout);
 CREATE INDEX layout_relid ON sjoin.layout (relid);

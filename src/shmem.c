@@ -8,7 +8,8 @@
  * out but never fails in the middle.  The state area is an array of 64 kB
  * pages with one owner tag each; taking a page looks for the next free one
  * from where the last search ended, so the cost does not grow with the area
- * unless it is nearly full.
+ * unless it is nearly full.  A join that has more than its share leaves the
+ * others' share free, so a join can run out of memory but not starve the rest.
  *
  * IDENTIFICATION
  *	  src/shmem.c
@@ -123,6 +124,7 @@ init_join_slot(SjJoinSlot *slot)
 	slot->last_error_at = 0;
 	slot->state_root = SJ_NO_PAGE;
 	slot->state_clean = false;
+	slot->pages = 0;
 	init_join_counters(slot);
 }
 
@@ -291,10 +293,10 @@ sj_join_slot_number(const SjJoinSlot *slot)
 void
 sj_join_slot_free(SjJoinSlot *slot)
 {
+	sj_arena_reset(sj_join_slot_number(slot) + 1);
 	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
 	slot->database = InvalidOid;
 	LWLockRelease(sj_shared->lock);
-	sj_arena_reset(sj_join_slot_number(slot) + 1);
 }
 
 void
@@ -343,6 +345,35 @@ sj_wake_launcher(void)
 		SetLatch(latch);
 }
 
+/*
+ * Pages that must stay free so that each other join can still have its share:
+ * half of the area, divided among the joins.  Whoever takes more than that is
+ * the one to run out.  Caller holds page_lock.
+ */
+static uint32
+pages_of_others(uint32 owner)
+{
+	uint32		njoins = 0;
+	uint32		reserved = 0;
+	uint32		share;
+
+	for (int i = 0; i < sj_max_joins; i++)
+		if (OidIsValid(sj_shared->joins[i].database))
+			njoins++;
+	share = sj_shared->npages / (2 * Max(njoins, 1));
+	if (sj_shared->joins[owner - 1].pages < share)
+		return 0;
+	for (int i = 0; i < sj_max_joins; i++)
+	{
+		SjJoinSlot *join = &sj_shared->joins[i];
+
+		if (OidIsValid(join->database) && i != owner - 1 &&
+			join->pages < share)
+			reserved += share - join->pages;
+	}
+	return reserved;
+}
+
 /* First of n free pages in a row at or after 'from'.  Caller holds page_lock. */
 static uint32
 find_free_run(uint32 from, uint32 n)
@@ -365,7 +396,7 @@ shared_pages_alloc(SjArena *arena, uint32 n)
 	uint32		first = SJ_NO_PAGE;
 
 	LWLockAcquire(sj_shared->page_lock, LW_EXCLUSIVE);
-	if (sj_shared->free_pages >= n)
+	if (sj_shared->free_pages >= n + pages_of_others(owner))
 	{
 		first = find_free_run(sj_shared->search_from, n);
 		if (first == SJ_NO_PAGE)
@@ -376,6 +407,7 @@ shared_pages_alloc(SjArena *arena, uint32 n)
 		for (uint32 i = 0; i < n; i++)
 			page_owner[first + i] = owner;
 		sj_shared->free_pages -= n;
+		sj_shared->joins[owner - 1].pages += n;
 		sj_shared->search_from = first + n;
 	}
 	LWLockRelease(sj_shared->page_lock);
@@ -392,6 +424,7 @@ shared_pages_free(SjArena *arena, uint32 first, uint32 n)
 		page_owner[first + i] = 0;
 	}
 	sj_shared->free_pages += n;
+	sj_shared->joins[(uint32) (uintptr_t) arena->arg - 1].pages -= n;
 	sj_shared->search_from = Min(sj_shared->search_from, first);
 	LWLockRelease(sj_shared->page_lock);
 }
@@ -418,6 +451,7 @@ sj_arena_reset(uint32 owner)
 		sj_shared->free_pages++;
 		sj_shared->search_from = Min(sj_shared->search_from, page);
 	}
+	sj_shared->joins[owner - 1].pages = 0;
 	LWLockRelease(sj_shared->page_lock);
 }
 

@@ -87,6 +87,9 @@ typedef struct SjJoinSlot
 	int32		join_id;
 	Oid			result;
 
+	/* protected by SjShared.page_lock */
+	uint32		pages;			/* of the state area that the join has */
+
 	/* protected by 'mutex' */
 	slock_t		mutex;
 	SjJoinState state;
@@ -170,7 +173,8 @@ extern void sj_join_slot_set_error(SjJoinSlot *slot, SjJoinState state,
 extern void sj_wake_worker(SjDatabaseSlot *slot);
 extern void sj_wake_launcher(void);
 
-/* The state area as an arena of the engine; 'owner' tags the pages. */
+/* The state area as an arena of the engine; 'owner' is the number of the
+ * join's slot + 1 and tags the pages. */
 extern void sj_arena_open(SjArena *arena, uint32 owner);
 /* Frees every page with this tag. */
 extern void sj_arena_reset(uint32 owner);

@@ -103,35 +103,22 @@ find_root(Oid trigger, Oid relid)
 }
 
 /*
- * Takes over one column of the stream and finds it in the table.  The stream
- * itself is not locked: it cannot change its columns without a lock on the
- * table, which the caller has.
+ * Finds a column of the layout in the table; one that has gone or has become
+ * something else, which no join reads any more, is captured as NULL.  The
+ * stream itself is not locked: it cannot change its columns without a lock on
+ * the table, which the caller has.
  */
 static void
-add_column(SjRelInfo *info, int i, AttrNumber root_attno)
+add_column(SjRelInfo *info, int i, const SjLayout *layout)
 {
-	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(info->root),
-										Int16GetDatum(root_attno));
-	Form_pg_attribute column = TupleDescAttr(info->desc, i);
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for attribute %d of relation %u",
-			 root_attno, info->root);
-	memcpy(column, GETSTRUCT(tuple), ATTRIBUTE_FIXED_PART_SIZE);
-	ReleaseSysCache(tuple);
-
-	column->attnum = i + 1;
-	column->attcacheoff = -1;
-	column->attnotnull = false;
-	column->atthasdef = false;
-	column->atthasmissing = false;
-
-	if (column->attisdropped)
+	if (!sj_layout_fits(layout, i))
 		info->attnos[i] = 0;
 	else if (info->root == info->relid)
-		info->attnos[i] = root_attno;
+		info->attnos[i] = layout->attnos[i];
 	else
-		info->attnos[i] = get_attnum(info->relid, NameStr(column->attname));
+		info->attnos[i] = get_attnum(info->relid,
+									 get_attname(info->root, layout->attnos[i],
+												 false));
 	info->max_attno = Max(info->max_attno, info->attnos[i]);
 }
 
@@ -158,11 +145,11 @@ static void
 add_columns(SjRelInfo *info, const SjLayout *layout, TupleDesc desc)
 {
 	info->layout = layout->id;
-	info->desc = CreateTemplateTupleDesc(layout->natts);
+	info->desc = sj_layout_desc(layout);
 	info->attnos = palloc0(layout->natts * sizeof(AttrNumber));
 	info->max_attno = 0;
 	for (int i = 0; i < layout->natts; i++)
-		add_column(info, i, layout->attnos[i]);
+		add_column(info, i, layout);
 	make_workspace(&info->columns[0], layout->natts);
 	make_workspace(&info->columns[1], layout->natts);
 	info->whole = is_whole(info, desc);

@@ -17,6 +17,7 @@
 
 #include "access/genam.h"
 #include "access/relation.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_inherits.h"
@@ -50,7 +51,9 @@ enum
 	Anum_layout_layout = 1,
 	Anum_layout_relid,
 	Anum_layout_attnos,
-	Natts_layout = Anum_layout_attnos
+	Anum_layout_typids,
+	Anum_layout_forms,
+	Natts_layout = Anum_layout_forms
 };
 
 /* in the order of SjOnIdle */
@@ -230,6 +233,61 @@ sj_stream_max_future(const SjStreamDef *def)
 
 /* layouts ------------------------------------------------------------- */
 
+/* How a column is stored, as one number. */
+static int32
+form_of(Form_pg_attribute att)
+{
+	return (int32) ((uint16) att->attlen | (uint8) att->attalign << 16 |
+					(att->attbyval ? 1 : 0) << 24);
+}
+
+static void
+set_form(Form_pg_attribute att, int32 form)
+{
+	att->attlen = (int16) (form & 0xffff);
+	att->attalign = (char) (form >> 16 & 0xff);
+	att->attbyval = (form >> 24 & 1) != 0;
+}
+
+TupleDesc
+sj_layout_desc(const SjLayout *layout)
+{
+	TupleDesc	desc = CreateTemplateTupleDesc(layout->natts);
+
+	for (int i = 0; i < layout->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		memset(att, 0, ATTRIBUTE_FIXED_PART_SIZE);
+		att->attnum = i + 1;
+		att->attcacheoff = -1;
+		att->atttypid = layout->typids[i];
+		att->atttypmod = -1;
+		att->attstorage = TYPSTORAGE_PLAIN;
+		set_form(att, layout->forms[i]);
+	}
+	return desc;
+}
+
+bool
+sj_layout_fits(const SjLayout *layout, int i)
+{
+	HeapTuple	tuple = SearchSysCache2(ATTNUM,
+										ObjectIdGetDatum(layout->relid),
+										Int16GetDatum(layout->attnos[i]));
+	bool		fits = false;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_attribute att = (Form_pg_attribute) GETSTRUCT(tuple);
+
+		fits = !att->attisdropped && att->atttypid == layout->typids[i] &&
+			form_of(att) == layout->forms[i];
+		ReleaseSysCache(tuple);
+	}
+	return fits;
+}
+
 static SjLayout *
 layout_from_tuple(HeapTuple tuple, TupleDesc desc)
 {
@@ -240,6 +298,10 @@ layout_from_tuple(HeapTuple tuple, TupleDesc desc)
 
 	heap_deform_tuple(tuple, desc, value, null);
 	attnos = DatumGetArrayTypePCopy(value[Anum_layout_attnos - 1]);
+	layout->typids = (Oid *)
+		ARR_DATA_PTR(DatumGetArrayTypePCopy(value[Anum_layout_typids - 1]));
+	layout->forms = (int32 *)
+		ARR_DATA_PTR(DatumGetArrayTypePCopy(value[Anum_layout_forms - 1]));
 	layout->id = DatumGetInt32(value[Anum_layout_layout - 1]);
 	layout->relid = DatumGetObjectId(value[Anum_layout_relid - 1]);
 	layout->natts = ArrayGetNItems(ARR_NDIM(attnos), ARR_DIMS(attnos));
@@ -323,15 +385,25 @@ add_attnos(Bitmapset *set, int natts, const AttrNumber *attnos)
 static void
 insert_layout(Oid relid, const Bitmapset *attnos)
 {
+	Relation	rel = table_open(relid, AccessShareLock);
 	Datum		value[Natts_layout];
 	bool		null[Natts_layout] = {false};
 	Datum	   *element = palloc(bms_num_members(attnos) * sizeof(Datum));
+	Datum	   *typid = palloc(bms_num_members(attnos) * sizeof(Datum));
+	Datum	   *form = palloc(bms_num_members(attnos) * sizeof(Datum));
 	int			n = 0;
 	int			attno = -1;
 	int64		id;
 
 	while ((attno = bms_next_member(attnos, attno)) >= 0)
-		element[n++] = Int16GetDatum(attno);
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), attno - 1);
+
+		element[n] = Int16GetDatum(attno);
+		typid[n] = ObjectIdGetDatum(att->atttypid);
+		form[n++] = Int32GetDatum(form_of(att));
+	}
+	table_close(rel, NoLock);
 	id = nextval_internal(sj_relation_oid("layout_id"), false);
 
 	value[Anum_layout_layout - 1] = Int32GetDatum((int32) id);
@@ -339,6 +411,12 @@ insert_layout(Oid relid, const Bitmapset *attnos)
 	value[Anum_layout_attnos - 1] =
 		PointerGetDatum(construct_array(element, n, INT2OID, sizeof(int16),
 										true, TYPALIGN_SHORT));
+	value[Anum_layout_typids - 1] =
+		PointerGetDatum(construct_array(typid, n, OIDOID, sizeof(Oid), true,
+										TYPALIGN_INT));
+	value[Anum_layout_forms - 1] =
+		PointerGetDatum(construct_array(form, n, INT4OID, sizeof(int32), true,
+										TYPALIGN_INT));
 	insert_row("layout", value, null);
 }
 
@@ -349,10 +427,13 @@ sj_layout_extend(Oid relid, int natts, const AttrNumber *attnos)
 	Bitmapset  *old = NULL;
 	Bitmapset  *all;
 
-	if (current != NULL)
-		old = add_attnos(NULL, current->natts, current->attnos);
+	/* columns that are gone or have become something else are let go */
+	for (int i = 0; current != NULL && i < current->natts; i++)
+		if (sj_layout_fits(current, i))
+			old = bms_add_member(old, current->attnos[i]);
 	all = add_attnos(bms_copy(old), natts, attnos);
-	if (current != NULL && bms_equal(old, all))
+	if (current != NULL && bms_equal(old, all) &&
+		bms_num_members(old) == current->natts)
 		return false;
 
 	insert_layout(relid, all);

@@ -14,6 +14,7 @@
 
 #include "sjoin.h"
 
+#include "access/tupdesc.h"
 #include "nodes/pg_list.h"
 
 typedef enum SjOnIdle
@@ -37,7 +38,8 @@ typedef struct SjStreamDef
 /*
  * A layout: which columns of a stream a chunk's images have, in ascending
  * attribute number of the stream's own table.  Never changed; a stream that
- * needs more columns gets a new one.
+ * needs more columns gets a new one.  The columns' types are those of when it
+ * was made: an image is read by them, whatever becomes of the column.
  */
 typedef struct SjLayout
 {
@@ -45,6 +47,9 @@ typedef struct SjLayout
 	Oid			relid;
 	int			natts;
 	AttrNumber *attnos;
+	Oid		   *typids;
+	int32	   *forms;			/* length, alignment, by value; see
+								 * stream_def.c */
 } SjLayout;
 
 /* The definition, in the current context; NULL when not a stream. */
@@ -59,6 +64,10 @@ extern int64 sj_stream_max_future(const SjStreamDef *def);
 /* The layout that writers of the stream use now; NULL: nothing is captured. */
 extern SjLayout *sj_layout_current(Oid relid);
 extern SjLayout *sj_layout_get(int32 id);
+/* What its images look like; memory in the current context. */
+extern TupleDesc sj_layout_desc(const SjLayout *layout);
+/* Has the column still the type that the layout has for it? */
+extern bool sj_layout_fits(const SjLayout *layout, int i);
 /* Makes the current layout cover 'attnos'; true when it had to change. */
 extern bool sj_layout_extend(Oid relid, int natts, const AttrNumber *attnos);
 extern void sj_layout_delete(Oid relid);

@@ -54,13 +54,15 @@ sj_attempt(void (*action) (void *arg), void *arg)
 	{
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
-		if (!sj_error_is_of_row(error->sqlerrcode))
-			PG_RE_THROW();
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
+
+	/* thrown on only now: outside, nobody knows of the subtransaction */
+	if (error != NULL && !sj_error_is_of_row(error->sqlerrcode))
+		ReThrowError(error);
 	return error;
 }

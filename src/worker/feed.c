@@ -50,8 +50,9 @@ sj_no_memory(SjTask *task)
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("the state of the join does not fit into shared memory"),
-			 errdetail("All of sjoin.state_memory (%d MB) is in use.",
-					   sj_shared->npages * (SJ_PAGE_SIZE / 1024) / 1024),
+			 errdetail("The state has %u MB of the %u MB of sjoin.state_memory; the rest is in use, or is the share of other joins.",
+					   task->slot->pages / (1024 * 1024 / SJ_PAGE_SIZE),
+					   sj_shared->npages / (1024 * 1024 / SJ_PAGE_SIZE)),
 			 errhint("Raise sjoin.state_memory and restart the server, or give the join tighter time bounds, a shorter ttl or less allowed_lateness.")));
 }
 

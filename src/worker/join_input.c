@@ -61,20 +61,6 @@ sj_input_open(SjTaskInput *input, SjSide side, const SjJoinQuery *query,
 	open_keys(input, query);
 }
 
-/* Descriptor of a layout's images; its columns keep their place for ever. */
-static TupleDesc
-layout_desc(const SjLayout *layout)
-{
-	Relation	rel = table_open(layout->relid, AccessShareLock);
-	TupleDesc	desc = CreateTemplateTupleDesc(layout->natts);
-
-	for (int i = 0; i < layout->natts; i++)
-		TupleDescCopyEntry(desc, i + 1, RelationGetDescr(rel),
-						   layout->attnos[i]);
-	table_close(rel, AccessShareLock);
-	return desc;
-}
-
 static int
 place_in_layout(const SjLayout *layout, AttrNumber attno)
 {
@@ -95,7 +81,7 @@ make_layout(SjTaskInput *input, int32 layout_id)
 	image->ours = layout != NULL && layout->relid == input->relid;
 	if (!image->ours)
 		return image;
-	image->slot = MakeSingleTupleTableSlot(layout_desc(layout),
+	image->slot = MakeSingleTupleTableSlot(sj_layout_desc(layout),
 										   &TTSOpsMinimalTuple);
 	image->place = palloc(sizeof(int) * input->plan->ncolumns);
 	for (int i = 0; i < input->plan->ncolumns; i++)

@@ -306,7 +306,7 @@ run_task_safely(SjTask *task)
 		error = CopyErrorData();
 		EmitErrorReport();
 		FlushErrorState();
-		AbortCurrentTransaction();
+		AbortOutOfAnyTransaction();
 		MemoryContextSwitchTo(sj_worker.turn);
 		note_failure(task, error);
 		clean_up_task(task, error);

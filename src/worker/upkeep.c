@@ -88,7 +88,7 @@ sj_worker_do_upkeep(void)
 		HOLD_INTERRUPTS();
 		EmitErrorReport();
 		FlushErrorState();
-		AbortCurrentTransaction();
+		AbortOutOfAnyTransaction();
 		MemoryContextSwitchTo(sj_worker.turn);
 		RESUME_INTERRUPTS();
 	}
