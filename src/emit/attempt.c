@@ -36,8 +36,17 @@ sj_error_is_of_row(int sqlerrcode)
 	}
 }
 
+bool
+sj_error_is_of_expression(int sqlerrcode)
+{
+	return sj_error_is_of_row(sqlerrcode) ||
+		(ERRCODE_TO_CATEGORY(sqlerrcode) == ERRCODE_SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION &&
+		 sqlerrcode != ERRCODE_INSUFFICIENT_PRIVILEGE);
+}
+
 ErrorData *
-sj_attempt(void (*action) (void *arg), void *arg)
+sj_attempt(void (*action) (void *arg), void *arg,
+		   bool (*is_caught) (int sqlerrcode))
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -62,7 +71,7 @@ sj_attempt(void (*action) (void *arg), void *arg)
 	CurrentResourceOwner = owner;
 
 	/* thrown on only now: outside, nobody knows of the subtransaction */
-	if (error != NULL && !sj_error_is_of_row(error->sqlerrcode))
+	if (error != NULL && !is_caught(error->sqlerrcode))
 		ReThrowError(error);
 	return error;
 }

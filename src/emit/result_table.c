@@ -207,7 +207,8 @@ try_range(SjWriteRun *run, int64 first, int64 last)
 	Range		range = {run, first, last};
 	SjWritten	before = *run->written;
 	int64		seq_before = *run->result_seq;
-	ErrorData  *error = sj_attempt(write_range_action, &range);
+	ErrorData  *error = sj_attempt(write_range_action, &range,
+								  sj_error_is_of_row);
 
 	if (error != NULL)
 	{

@@ -284,7 +284,7 @@ feed_image_carefully(ImageFeed *f)
 	f->task->careful = true;
 	PG_TRY();
 	{
-		error = sj_attempt(feed_image_action, f);
+		error = sj_attempt(feed_image_action, f, sj_error_is_of_expression);
 	}
 	PG_FINALLY();
 	{
@@ -308,7 +308,8 @@ sj_feed_image_safely(SjTask *task, SjBatch *batch, SjSide side,
 					 TimestampTz captured_at)
 {
 	ImageFeed	f = {task, batch, side, layout, image, seq, captured_at};
-	ErrorData  *error = sj_attempt(feed_image_action, &f);
+	ErrorData  *error = sj_attempt(feed_image_action, &f,
+								  sj_error_is_of_expression);
 
 	if (error == NULL)
 		return;
@@ -358,7 +359,7 @@ feed_chunk(SjTask *task, SjBatch *batch, SjChunk *chunk,
 		.layout = {left, right}};
 
 	/* after an error the record at fault is at hand */
-	while (sj_attempt(feed_rest, &feed) != NULL)
+	while (sj_attempt(feed_rest, &feed, sj_error_is_of_expression) != NULL)
 	{
 		feed_record_safely(&feed);
 		if (!advance(&feed))

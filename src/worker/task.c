@@ -151,7 +151,8 @@ careful_verdict(SjTask *task, int64 left_seq, MinimalTuple left,
 				int64 right_seq, MinimalTuple right)
 {
 	PairTest	test = {task, left, right, false};
-	ErrorData  *error = sj_attempt(test_pair, &test);
+	ErrorData  *error = sj_attempt(test_pair, &test,
+								  sj_error_is_of_expression);
 
 	if (error == NULL)
 		return test.holds ? SJ_PAIR_YES : SJ_PAIR_NO;
