@@ -243,7 +243,6 @@ CREATE FUNCTION sjoin.join_stats(
     LANGUAGE c VOLATILE PARALLEL RESTRICTED
     AS 'MODULE_PATHNAME', 'sjoin_join_stats';
 COMMENT ON FUNCTION sjoin.join_stats() IS 'figures of the running joins of this database, as their worker keeps them';
-REVOKE ALL ON FUNCTION sjoin.join_stats() FROM PUBLIC;
 
 CREATE FUNCTION sjoin.input_stats(
     OUT join_id integer, OUT side smallint, OUT rows_in bigint, OUT rows_matched bigint, OUT rows_late bigint, OUT rows_expired bigint,
@@ -252,7 +251,6 @@ CREATE FUNCTION sjoin.input_stats(
     LANGUAGE c VOLATILE PARALLEL RESTRICTED
     AS 'MODULE_PATHNAME', 'sjoin_input_stats';
 COMMENT ON FUNCTION sjoin.input_stats() IS 'figures of the inputs of the running joins of this database';
-REVOKE ALL ON FUNCTION sjoin.input_stats() FROM PUBLIC;
 
 CREATE FUNCTION sjoin.join_info(
     OUT join_id integer, OUT kind text, OUT join_type text, OUT timeout interval, OUT ttl interval, OUT allowed_lateness interval,
@@ -260,7 +258,6 @@ CREATE FUNCTION sjoin.join_info(
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'sjoin_join_info';
 COMMENT ON FUNCTION sjoin.join_info() IS 'what follows from the definitions of the joins';
-REVOKE ALL ON FUNCTION sjoin.join_info() FROM PUBLIC;
 
 CREATE FUNCTION sjoin.event_time(usec bigint) RETURNS timestamptz
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE

@@ -29,6 +29,7 @@
 #include "log/event_log.h"
 #include "log/position.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "shmem.h"
 #include "utils/acl.h"
@@ -189,9 +190,16 @@ result_columns(const Verification *v)
 
 	initStringInfo(&buf);
 	for (int i = 0; i < list_length(v->plan->targets); i++)
+	{
+		TargetEntry *target = list_nth(v->plan->targets, i);
+		Oid			type = exprType((Node *) target->expr);
+
 		appendStringInfo(&buf, "%s%s", i > 0 ? ", " : "",
 						 quote_identifier(get_attname(v->def->result, i + 1,
 													  false)));
+		if (get_atttype(v->def->result, i + 1) != type)
+			appendStringInfo(&buf, "::%s", format_type_be_qualified(type));
+	}
 	return buf.data;
 }
 

@@ -16,32 +16,45 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-bool
-sj_error_is_of_row(int sqlerrcode)
+/*
+ * Errors of the surroundings: what interrupted us, ran out, was locked, or is
+ * not allowed.  Trying again later can help, leaving rows out cannot.
+ */
+static bool
+is_of_surroundings(int sqlerrcode)
 {
 	switch (ERRCODE_TO_CATEGORY(sqlerrcode))
 	{
-		case ERRCODE_DATA_EXCEPTION:
-		case ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION:
-		case ERRCODE_CARDINALITY_VIOLATION:
-		case ERRCODE_WITH_CHECK_OPTION_VIOLATION:
-		case ERRCODE_EXTERNAL_ROUTINE_EXCEPTION:
-		case ERRCODE_EXTERNAL_ROUTINE_INVOCATION_EXCEPTION:
-		case ERRCODE_PLPGSQL_ERROR:
-		case ERRCODE_FEATURE_NOT_SUPPORTED:
-		case ERRCODE_PROGRAM_LIMIT_EXCEEDED:
+		case ERRCODE_CONNECTION_EXCEPTION:
+		case ERRCODE_INVALID_TRANSACTION_STATE:
+		case ERRCODE_TRANSACTION_ROLLBACK:
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_OPERATOR_INTERVENTION:
+		case ERRCODE_SYSTEM_ERROR:
 			return true;
 		default:
-			return false;
+			return sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
+				sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE ||
+				sqlerrcode == ERRCODE_DATA_CORRUPTED ||
+				sqlerrcode == ERRCODE_INDEX_CORRUPTED;
 	}
 }
 
 bool
 sj_error_is_of_expression(int sqlerrcode)
 {
-	return sj_error_is_of_row(sqlerrcode) ||
-		(ERRCODE_TO_CATEGORY(sqlerrcode) == ERRCODE_SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION &&
-		 sqlerrcode != ERRCODE_INSUFFICIENT_PRIVILEGE);
+	return !is_of_surroundings(sqlerrcode);
+}
+
+/* A table that is not what we take it for refuses every row. */
+bool
+sj_error_is_of_row(int sqlerrcode)
+{
+	return !is_of_surroundings(sqlerrcode) &&
+		sqlerrcode != ERRCODE_UNDEFINED_TABLE &&
+		sqlerrcode != ERRCODE_UNDEFINED_COLUMN &&
+		sqlerrcode != ERRCODE_DATATYPE_MISMATCH &&
+		sqlerrcode != ERRCODE_WRONG_OBJECT_TYPE;
 }
 
 ErrorData *

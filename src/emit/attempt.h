@@ -13,10 +13,10 @@
 
 #include "sjoin.h"
 
-/* Is the error one that a single row can cause, so that leaving it out helps? */
+/* Is the error one that a row can cause on its way into the result, so that
+ * leaving the row out helps? */
 extern bool sj_error_is_of_row(int sqlerrcode);
-/* The same where only expressions of the query are run, so that what they name
- * may be missing, too. */
+/* The same for expressions of the query, which may name what is missing. */
 extern bool sj_error_is_of_expression(int sqlerrcode);
 
 /*

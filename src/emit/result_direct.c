@@ -25,17 +25,31 @@
 /* Rows handed to the table at once. */
 #define INSERT_BATCH	1000
 
-/* Have all columns that we do not write neither default nor generation? */
+/* Is the column still what a value of ours can be put into as it is? */
 static bool
-only_plain_columns(Relation rel, int nours)
+is_as_created(Form_pg_attribute att, Form_pg_attribute ours)
+{
+	return !att->attisdropped && att->atttypid == ours->atttypid &&
+		att->atttypmod == ours->atttypmod;
+}
+
+/*
+ * Have our columns the types that they were created with, and the others
+ * neither default nor generation?
+ */
+static bool
+only_plain_columns(Relation rel, TupleDesc ours)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
+	int			nours = ours->natts;
 
+	if (desc->natts < nours)
+		return false;
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 
-		if (i < nours && att->attisdropped)
+		if (i < nours && !is_as_created(att, TupleDescAttr(ours, i)))
 			return false;
 		if (att->attgenerated || att->attidentity)
 			return false;
@@ -47,14 +61,14 @@ only_plain_columns(Relation rel, int nours)
 
 /* Does nothing of the user's hang on the table that a statement would do? */
 static bool
-is_plain_table(Relation rel, int nours)
+is_plain_table(Relation rel, TupleDesc ours)
 {
 	return rel->rd_rel->relkind == RELKIND_RELATION &&
 		!rel->rd_rel->relispartition &&
 		!rel->rd_rel->relrowsecurity &&
 		rel->trigdesc == NULL &&
 		rel->rd_rules == NULL &&
-		only_plain_columns(rel, nours);
+		only_plain_columns(rel, ours);
 }
 
 /* Are all its indexes checked at once? */
@@ -144,7 +158,7 @@ bool
 sj_result_open_direct(SjWriteRun *run)
 {
 	run->rel = table_open(run->writer->def->result, RowExclusiveLock);
-	if (!is_plain_table(run->rel, run->writer->desc->natts))
+	if (!is_plain_table(run->rel, run->writer->desc))
 	{
 		table_close(run->rel, NoLock);
 		return false;

@@ -14,14 +14,18 @@
 
 #include "access/htup_details.h"
 #include "catalog/join_def.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
 #include "catalog/privileges.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "guc.h"
 #include "miscadmin.h"
 #include "shmem.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "worker/sandbox.h"
 
@@ -115,6 +119,22 @@ state_name(SjJoinState state)
 	return names[state];
 }
 
+/* An error may quote the owner's data: it is shown to who may see these (P4). */
+static bool
+may_see_errors(Oid result)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(result));
+	bool		may = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+
+	if (HeapTupleIsValid(tuple))
+	{
+		may |= has_privs_of_role(GetUserId(),
+								 ((Form_pg_class) GETSTRUCT(tuple))->relowner);
+		ReleaseSysCache(tuple);
+	}
+	return may;
+}
+
 static void
 add_state(Row *row, SjJoinSlot *slot)
 {
@@ -134,7 +154,7 @@ add_state(Row *row, SjJoinSlot *slot)
 
 	add(row, Int32GetDatum(pid), pid == 0);
 	add_text(row, state_name(state));
-	add_text(row, at == 0 ? NULL : error);
+	add_text(row, at == 0 || !may_see_errors(slot->result) ? NULL : error);
 	add_text(row, at == 0 ? NULL : unpack_sql_state(sqlstate));
 	add_clock_time(row, at);
 }
