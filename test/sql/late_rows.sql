@@ -41,4 +41,4 @@ SELECT * FROM sjoin.verify('dropped');
 SELECT * FROM sjoin.verify('lenient');
 SELECT join_name, state_rows, watermark FROM sjoin.stat_joins ORDER BY join_name;
 DROP SCHEMA late_rows CASCADE;
-SELECT count(*) FROM sjoin.late_row;
+SELECT count(*) FROM sjoin.late_rows;
