@@ -83,7 +83,9 @@ CREATE MATERIALIZED VIEW sjoin.join_def AS
     SELECT NULL::int4 AS join_id, NULL::oid AS result, NULL::oid AS definition, NULL::text AS output_mode, NULL::text AS emit,
            NULL::int8 AS timeout, NULL::int8 AS ttl, NULL::jsonb AS side_ttl, NULL::int8 AS allowed_lateness,
            NULL::text AS late_rows, NULL::boolean AS with_data, NULL::text AS time_zone, NULL::int8 AS signature,
-           NULL::text AS query, NULL::oid AS input_left, NULL::oid AS input_right, NULL::bytea AS start, NULL::timestamptz AS created_at
+           NULL::text AS query, NULL::oid AS input_left, NULL::oid AS input_right, NULL::bytea AS start,
+           NULL::text AS kind, NULL::text AS join_type, NULL::int8 AS lateness, NULL::int8 AS retention,
+           NULL::text AS alias_left, NULL::text AS alias_right, NULL::timestamptz AS created_at
      WHERE sjoin.no_rows();
 CREATE UNIQUE INDEX join_def_join_id ON sjoin.join_def (join_id);
 CREATE UNIQUE INDEX join_def_result ON sjoin.join_def (result);
@@ -108,15 +110,25 @@ CREATE FUNCTION sjoin.capture() RETURNS trigger
     AS 'MODULE_PATHNAME', 'sjoin_capture';
 COMMENT ON FUNCTION sjoin.capture() IS 'trigger of streams: writes row changes to the event log when the transaction commits';
 
-CREATE FUNCTION sjoin.image_hash(VARIADIC "any") RETURNS uuid
+CREATE FUNCTION sjoin.image_hash(image record) RETURNS uuid
     LANGUAGE c IMMUTABLE PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'sjoin_image_hash';
-COMMENT ON FUNCTION sjoin.image_hash("any") IS 'hash of the bytes of the values: equal images have equal hashes';
+COMMENT ON FUNCTION sjoin.image_hash(record) IS 'hash of the bytes of the values of a row: equal images have equal hashes';
 
 CREATE FUNCTION sjoin.written_after(writer xid, start bytea) RETURNS boolean
     LANGUAGE c STABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'sjoin_written_after';
 COMMENT ON FUNCTION sjoin.written_after(xid, bytea) IS 'whether a row version was written by a transaction that the snapshot of a join''s creation does not see';
+
+CREATE FUNCTION sjoin.time_add(event_time timestamptz, usec bigint) RETURNS timestamptz
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'sjoin_time_add';
+COMMENT ON FUNCTION sjoin.time_add(timestamptz, bigint) IS 'an event time plus microseconds; saturates at infinity instead of failing';
+
+CREATE FUNCTION sjoin.time_add(event_time timestamp, usec bigint) RETURNS timestamp
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'sjoin_time_add';
+COMMENT ON FUNCTION sjoin.time_add(timestamp, bigint) IS 'an event time plus microseconds; saturates at infinity instead of failing';
 
 -- streams -----------------------------------------------------------------
 
@@ -252,13 +264,6 @@ CREATE FUNCTION sjoin.input_stats(
     AS 'MODULE_PATHNAME', 'sjoin_input_stats';
 COMMENT ON FUNCTION sjoin.input_stats() IS 'figures of the inputs of the running joins of this database';
 
-CREATE FUNCTION sjoin.join_info(
-    OUT join_id integer, OUT kind text, OUT join_type text, OUT timeout interval, OUT ttl interval, OUT allowed_lateness interval,
-    OUT retention interval, OUT input_left text, OUT input_right text) RETURNS SETOF record
-    LANGUAGE c VOLATILE PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'sjoin_join_info';
-COMMENT ON FUNCTION sjoin.join_info() IS 'what follows from the definitions of the joins';
-
 CREATE FUNCTION sjoin.event_time(usec bigint) RETURNS timestamptz
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'sjoin_event_time';
@@ -286,13 +291,13 @@ COMMENT ON VIEW sjoin.streams IS 'tables whose row changes are captured as event
 
 CREATE VIEW sjoin.joins AS
     SELECT j.result::regclass AS join_name, pg_get_userbyid(c.relowner) AS owner, coalesce(s.state, 'starting') AS state,
-           i.kind, i.join_type, j.output_mode, j.emit, i.timeout, i.ttl, i.allowed_lateness, j.late_rows, i.retention,
+           j.kind, j.join_type, j.output_mode, j.emit, sjoin.usec_interval(j.timeout) AS timeout, sjoin.usec_interval(j.ttl) AS ttl,
+           sjoin.usec_interval(j.lateness) AS allowed_lateness, j.late_rows, sjoin.usec_interval(j.retention) AS retention,
            s.watermark, clock_timestamp() - s.watermark AS lag, s.last_error, s.last_sqlstate, s.last_error_at,
            CASE WHEN pg_has_role(c.relowner, 'USAGE') OR pg_has_role('pg_read_all_stats', 'USAGE') THEN j.query END AS query, j.created_at
       FROM sjoin.join_def j
       JOIN pg_class c ON c.oid = j.result
-      LEFT JOIN sjoin.join_stats() s ON s.join_id = j.join_id
-      LEFT JOIN sjoin.join_info() i ON i.join_id = j.join_id;
+      LEFT JOIN sjoin.join_stats() s ON s.join_id = j.join_id;
 COMMENT ON VIEW sjoin.joins IS 'joins with their options, state and last error';
 
 CREATE VIEW sjoin.stat_joins AS
@@ -310,7 +315,7 @@ COMMENT ON VIEW sjoin.stat_joins IS 'statistics of joins (times in milliseconds)
 
 CREATE VIEW sjoin.stat_inputs AS
     SELECT j.result AS relid, n.nspname AS schemaname, c.relname AS join_name,
-           CASE s.side WHEN 0 THEN i.input_left ELSE i.input_right END AS input,
+           CASE s.side WHEN 0 THEN j.alias_left ELSE j.alias_right END AS input,
            (CASE s.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass AS stream,
            s.rows_in, s.rows_matched, s.rows_late, s.rows_expired, s.rows_null_key, s.rows_future, s.rows_filtered, s.state_rows,
            NULL::bigint AS state_keys, NULL::bigint AS state_bytes, NULL::bigint AS max_rows_per_key, NULL::text AS hottest_key,
@@ -319,8 +324,7 @@ CREATE VIEW sjoin.stat_inputs AS
       FROM sjoin.join_def j
       JOIN pg_class c ON c.oid = j.result
       JOIN pg_namespace n ON n.oid = c.relnamespace
-      JOIN sjoin.input_stats() s ON s.join_id = j.join_id
-      LEFT JOIN sjoin.join_info() i ON i.join_id = j.join_id;
+      JOIN sjoin.input_stats() s ON s.join_id = j.join_id;
 COMMENT ON VIEW sjoin.stat_inputs IS 'statistics of the inputs of joins';
 
 CREATE VIEW sjoin.stat_workers AS
@@ -333,8 +337,8 @@ COMMENT ON VIEW sjoin.stat_workers IS 'sjoin worker processes of the cluster; jo
 
 CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
     SELECT r.late_id, j.result::regclass AS result,
-           CASE WHEN r.op = 'P' THEN i.input_left || ', ' || i.input_right
-                WHEN r.side = 0 THEN i.input_left ELSE i.input_right END AS input,
+           CASE WHEN r.op = 'P' THEN j.alias_left || ', ' || j.alias_right
+                WHEN r.side = 0 THEN j.alias_left ELSE j.alias_right END AS input,
            (CASE r.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass AS source,
            sjoin.event_time(r.event_time) AS event_time, nullif(sjoin.event_time(r.watermark), '-infinity') AS watermark, r.reason, r.sqlstate, r.message,
            r.arrived_at, r.replayed_at,
@@ -343,7 +347,6 @@ CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
       FROM sjoin.late_row r
       JOIN sjoin.join_def j ON j.join_id = r.join_id
       JOIN pg_class c ON c.oid = j.result
-      LEFT JOIN sjoin.join_info() i ON i.join_id = r.join_id
      WHERE r.reason <> 'dropped'
        AND (pg_has_role(c.relowner, 'USAGE') OR pg_has_role('pg_read_all_data', 'USAGE'));
 COMMENT ON VIEW sjoin.late_rows IS 'rows that joins did not take in, with the reason; visible to the owner of the result';

@@ -52,9 +52,10 @@ typedef struct SjReach
 
 /*
  * The deadline of a row that has only the inverse of a calendar interval is so
- * much later, in usec.
+ * much later, in usec: three days for the ends of months, and two hours for a
+ * change of the clock on top of it.
  */
-#define SJ_DUE_SLACK	(3 * USECS_PER_DAY)
+#define SJ_DUE_SLACK	(3 * USECS_PER_DAY + 2 * USECS_PER_HOUR)
 
 /* Calendar arithmetic uses the session's TimeZone, as SQL does. */
 extern void sj_bounds_reach(const SjBounds *bounds, SjSide side,

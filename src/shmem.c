@@ -300,6 +300,27 @@ sj_join_slot_free(SjJoinSlot *slot)
 }
 
 void
+sj_forget_database(Oid database)
+{
+	SjDatabaseSlot *slot;
+
+	for (int i = 0; i < sj_max_joins; i++)
+		if (sj_shared->joins[i].database == database)
+			sj_join_slot_free(&sj_shared->joins[i]);
+
+	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
+	slot = find_database_slot(database);
+	if (slot != NULL)
+	{
+		slot->database = InvalidOid;
+		slot->wanted = false;
+		slot->failures = 0;
+		pg_atomic_write_u32(&slot->open_segment, SJ_SEGMENT_UNKNOWN);
+	}
+	LWLockRelease(sj_shared->lock);
+}
+
+void
 sj_join_slot_set_state(SjJoinSlot *slot, SjJoinState state)
 {
 	SpinLockAcquire(&slot->mutex);

@@ -161,6 +161,8 @@ extern void sj_require_preload(void);
 
 /* This database's slot; made when 'create', else NULL if there is none. */
 extern SjDatabaseSlot *sj_database_slot(Oid database, bool create);
+/* Gives back the slots of a dropped database and of its joins. */
+extern void sj_forget_database(Oid database);
 /* Slot of a join of this database; NULL if there is none. */
 extern SjJoinSlot *sj_join_slot(int32 join_id, bool create);
 extern void sj_join_slot_free(SjJoinSlot *slot);

@@ -232,7 +232,7 @@ sjoin_watermark(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is neither a stream nor the result of a join",
 						get_rel_name(relid))));
-	if (watermark == SJ_TIME_MIN)
+	if (!IS_VALID_TIMESTAMP(watermark))
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(watermark);
 }

@@ -26,6 +26,7 @@
 #include "pgstat.h"
 #include "shmem.h"
 #include "storage/condition_variable.h"
+#include "storage/ipc.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/syscache.h"
@@ -83,6 +84,8 @@ relation_dropped(Oid relid)
 {
 	SjJoinDef  *join;
 
+	if (relid == sj_relation_oid("join_def"))
+		sj_definitions_changed();	/* the extension goes */
 	if (!OidIsValid(sj_relation_oid("join_def")) ||
 		!OidIsValid(sj_relation_oid("stream_def")) ||
 		!OidIsValid(sj_relation_oid("layout")))
@@ -141,6 +144,21 @@ database_to_leave(Node *statement)
 }
 
 static bool
+may_copy_database(Oid database)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID,
+										ObjectIdGetDatum(database));
+	bool		may = pg_database_ownercheck(database, GetUserId());
+
+	if (HeapTupleIsValid(tuple))
+	{
+		may |= ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+		ReleaseSysCache(tuple);
+	}
+	return may;
+}
+
+static bool
 may_create_databases(void)
 {
 	HeapTuple	tuple = SearchSysCache1(AUTHOID,
@@ -160,19 +178,15 @@ static bool
 may_disturb(Node *statement, Oid database)
 {
 	return IsA(statement, CreatedbStmt) ?
-		may_create_databases() :
+		may_create_databases() && may_copy_database(database) :
 		pg_database_ownercheck(database, GetUserId());
 }
 
-/* Keeps a worker away from its database, and waits until it is gone. */
+/* Waits until the worker, which must stay away, is gone. */
 static void
-suspend_worker(SjDatabaseSlot *slot)
+send_worker_away(SjDatabaseSlot *slot)
 {
 	pid_t		pid;
-
-	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
-	slot->suspended++;
-	LWLockRelease(sj_shared->lock);
 
 	ConditionVariablePrepareToSleep(&slot->progress);
 	for (;;)
@@ -189,18 +203,15 @@ suspend_worker(SjDatabaseSlot *slot)
 	ConditionVariableCancelSleep();
 }
 
-/* Lets it come back, unless the database is gone. */
+/* Lets it come back; also when this process ends in the middle. */
 static void
-release_worker(SjDatabaseSlot *slot, bool dropped)
+release_worker(int code, Datum arg)
 {
+	SjDatabaseSlot *slot = (SjDatabaseSlot *) DatumGetPointer(arg);
+
 	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
 	slot->suspended--;
 	slot->start_after = 0;
-	if (dropped)
-	{
-		slot->wanted = false;
-		slot->database = InvalidOid;
-	}
 	LWLockRelease(sj_shared->lock);
 	sj_wake_launcher();
 }
@@ -237,7 +248,6 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	Oid			database = sj_shared == NULL || commit_prepared ? InvalidOid :
 	database_to_leave(statement);
 	SjDatabaseSlot *slot = NULL;
-	volatile bool dropped = false;
 
 	if (OidIsValid(database) && may_disturb(statement, database))
 		slot = sj_database_slot(database, false);
@@ -251,18 +261,19 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 		return;
 	}
 
-	suspend_worker(slot);
-	PG_TRY();
+	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
+	slot->suspended++;
+	LWLockRelease(sj_shared->lock);
+	PG_ENSURE_ERROR_CLEANUP(release_worker, PointerGetDatum(slot));
 	{
+		send_worker_away(slot);
 		run_utility(pstmt, query_string, read_only_tree, context, params,
 					environment, dest, completion);
-		dropped = IsA(statement, DropdbStmt);
+		if (IsA(statement, DropdbStmt))
+			sj_forget_database(database);
 	}
-	PG_FINALLY();
-	{
-		release_worker(slot, dropped);
-	}
-	PG_END_TRY();
+	PG_END_ENSURE_ERROR_CLEANUP(release_worker, PointerGetDatum(slot));
+	release_worker(0, PointerGetDatum(slot));
 }
 
 void

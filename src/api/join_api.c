@@ -22,12 +22,14 @@
 #include "api/api.h"
 #include "capture/capture.h"
 #include "catalog/dependency.h"
+#include "catalog/join_plan.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/privileges.h"
 #include "relations.h"
 #include "commands/defrem.h"
+#include "common/int.h"
 #include "commands/sequence.h"
 #include "emit/result_table.h"
 #include "executor/spi.h"
@@ -53,6 +55,16 @@ PG_FUNCTION_INFO_V1(sjoin_get_joindef);
 
 /* Between tries to lock the inputs, in ms. */
 #define LOCK_RETRY_INTERVAL 10
+
+/*
+ * One transaction at a time makes or drops joins: what is captured of a stream
+ * is what all its joins need.
+ */
+static void
+lock_definitions(void)
+{
+	LockRelationOid(sj_relation_oid("join_def"), ShareRowExclusiveLock);
+}
 
 /* -- the inputs ----------------------------------------------------------- */
 
@@ -128,6 +140,20 @@ declare_stream(const SjJoinInput *input)
 					get_attname(input->relid, input->time_attno, false))));
 }
 
+/* Adds the triggers as the owner of the table, who has declared the stream. */
+static void
+install_capture(Oid relid)
+{
+	Oid			user;
+	int			context;
+
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(sj_relation_owner(relid),
+						   context | SECURITY_LOCAL_USERID_CHANGE);
+	sj_capture_install(relid);
+	SetUserIdAndSecContext(user, context);
+}
+
 /* The columns that the join needs are captured from now on. */
 static void
 capture_input(const SjJoinInput *input)
@@ -140,7 +166,7 @@ capture_input(const SjJoinInput *input)
 	while ((attno = bms_next_member(input->columns, attno)) >= 0)
 		attnos[n++] = (AttrNumber) attno;
 	sj_layout_extend(input->relid, n, attnos);
-	sj_capture_install(input->relid);
+	install_capture(input->relid);
 }
 
 /* -- the relations -------------------------------------------------------- */
@@ -163,11 +189,27 @@ definition_name(const char *result, Oid namespace)
 	return name;
 }
 
+/* Who may not read an input, or not make it a stream, must not lock it. */
+static void
+check_may_read(const SjJoinQuery *query)
+{
+	sj_check_input_privileges(query, GetUserId());
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		if (query->input[side].inferred)
+			sj_check_owner(query->input[side].relid);
+}
+
 /* Columns of sjoin's own must not be the query's, too. */
 static void
-check_target_names(const SjJoinQuery *query)
+check_targets(const SjJoinQuery *query)
 {
 	ListCell   *lc;
+
+	if (query->targets == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a join needs at least one column"),
+				 errhint("Select a column of one of the inputs.")));
 
 	foreach(lc, query->targets)
 	{
@@ -263,16 +305,37 @@ notice_plan(const SjJoinDef *def, const SjJoinQuery *query)
 		ereport(NOTICE, (errmsg("%s", (char *) lfirst(lc))));
 }
 
+/* What sjoin.joins says of the join; the definition cannot change. */
+static void
+describe(SjJoinDef *def, const SjJoinQuery *query)
+{
+	int64		keep = Max(sj_bounds_keep(&query->bounds, SJ_LEFT),
+						   sj_bounds_keep(&query->bounds, SJ_RIGHT));
+
+	def->kind = query->kind == SJ_WIDE_JOIN ? "wide" : "interval";
+	def->join_type = query->join_type == JOIN_INNER ? "inner" :
+		query->join_type == JOIN_LEFT ? "left" : "right";
+	def->lateness = sj_join_lateness(def, query);
+	if (pg_add_s64_overflow(keep, def->lateness, &def->retention))
+		def->retention = PG_INT64_MAX;
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		def->alias[side] = query->input[side].alias;
+}
+
 /* Everything of a new join but the looking at its name. */
 static void
 create_join(SjJoinDef *def, const char *schema, const char *name)
 {
 	SjJoinQuery *query;
 
-	lock_inputs(analyze(def));
+	lock_definitions();
+	query = analyze(def);
+	check_may_read(query);
+	lock_inputs(query);
 	query = analyze(def);		/* what may have changed before the lock */
-	sj_check_input_privileges(query, GetUserId());
-	check_target_names(query);
+	check_may_read(query);
+	check_targets(query);
+	(void) sj_join_plan(query); /* constants that cannot be computed */
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{
 		declare_stream(&query->input[side]);
@@ -282,6 +345,7 @@ create_join(SjJoinDef *def, const char *schema, const char *name)
 	def->signature = sj_query_signature(sj_join_definition(def->definition));
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		capture_input(&query->input[side]);
+	describe(def, query);
 	if (!def->with_data)
 		def->start = sj_tick_serialize(sj_tick_take(0, GetLatestSnapshot()));
 	def->join_id = (int32) nextval_internal(sj_relation_oid("join_id"), false);
@@ -318,11 +382,17 @@ sjoin_create_join(PG_FUNCTION_ARGS)
 	text	   *name_text = sj_arg_text_required(fcinfo, 0, "name");
 	RangeVar   *name = makeRangeVarFromNameList(textToQualifiedNameList(name_text));
 	char	   *query = text_to_cstring(sj_arg_text_required(fcinfo, 1, "query"));
-	char	   *schema = get_namespace_name(RangeVarGetCreationNamespace(name));
+	Oid			namespace = RangeVarGetCreationNamespace(name);
+	char	   *schema = get_namespace_name(namespace);
 	SjJoinDef	def = {0};
 	Oid			relid;
 
 	sj_require_preload();
+	if (isTempNamespace(namespace))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
+				 errmsg("the result of a join cannot be a temporary table"),
+				 errhint("The worker that writes it does not see tables of a session.")));
 	sj_read_join_options(fcinfo, 2, &def);
 	if (skip_existing(schema, name->relname, sj_arg_flag(fcinfo, 16), &relid))
 		PG_RETURN_OID(relid);
@@ -360,6 +430,7 @@ is_still_read(Oid relid, int32 by_other_than)
 void
 sj_forget_join(const SjJoinDef *def)
 {
+	lock_definitions();
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		if (get_rel_name(def->input[side]) != NULL &&
 			!is_still_read(def->input[side], def->join_id))

@@ -265,7 +265,7 @@ sjoin_advance_watermark(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(1))
 	{
 		watermark = sj_stream_newest_event_time(relid);
-		if (watermark == SJ_TIME_MIN)
+		if (!IS_VALID_TIMESTAMP(watermark))
 			PG_RETURN_NULL();
 		PG_RETURN_TIMESTAMPTZ(watermark);
 	}

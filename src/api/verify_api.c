@@ -37,6 +37,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/typcache.h"
 #include "worker/join_input.h"
 #include "worker/task.h"
 #include "worker/sandbox.h"
@@ -44,6 +45,7 @@
 PG_FUNCTION_INFO_V1(sjoin_verify);
 PG_FUNCTION_INFO_V1(sjoin_image_hash);
 PG_FUNCTION_INFO_V1(sjoin_written_after);
+PG_FUNCTION_INFO_V1(sjoin_time_add);
 
 /* One call. */
 typedef struct Verification
@@ -157,7 +159,14 @@ is_comparable(const Verification *v, int i)
 	return !contain_mutable_functions((Node *) target->expr);
 }
 
-/* "c1, c3, ...": the columns that are compared. */
+/* A column of the result by its number, quoted. */
+static const char *
+column_name(const Verification *v, int number)
+{
+	return quote_identifier(get_attname(v->def->result, number, false));
+}
+
+/* The columns that are compared, of the row under the alias sjoin_row. */
 static char *
 compared_columns(const Verification *v)
 {
@@ -166,11 +175,12 @@ compared_columns(const Verification *v)
 	initStringInfo(&buf);
 	for (int i = 0; i < list_length(v->plan->targets); i++)
 		if (is_comparable(v, i))
-			appendStringInfo(&buf, "%sc%d", buf.len > 0 ? ", " : "", i + 1);
-	return buf.len > 0 ? buf.data : "NULL::int4";
+			appendStringInfo(&buf, "%ssjoin_row.%s", buf.len > 0 ? ", " : "",
+							 column_name(v, i + 1));
+	return buf.data;
 }
 
-/* "(c1, c2, ...)": names for the columns of a sub-query. */
+/* Names for the columns of a sub-query: those of the result. */
 static char *
 column_aliases(const Verification *v)
 {
@@ -178,7 +188,8 @@ column_aliases(const Verification *v)
 
 	initStringInfo(&buf);
 	for (int i = 0; i < list_length(v->plan->targets); i++)
-		appendStringInfo(&buf, "%sc%d", i > 0 ? ", " : "", i + 1);
+		appendStringInfo(&buf, "%s%s", i > 0 ? ", " : "",
+						 column_name(v, i + 1));
 	return buf.data;
 }
 
@@ -195,8 +206,7 @@ result_columns(const Verification *v)
 		Oid			type = exprType((Node *) target->expr);
 
 		appendStringInfo(&buf, "%s%s", i > 0 ? ", " : "",
-						 quote_identifier(get_attname(v->def->result, i + 1,
-													  false)));
+						 column_name(v, i + 1));
 		if (get_atttype(v->def->result, i + 1) != type)
 			appendStringInfo(&buf, "::%s", format_type_be_qualified(type));
 	}
@@ -229,16 +239,16 @@ event_time_target(const Verification *v)
 			 errhint("Verify without since and until, or select the event time of an input that is never padded.")));
 }
 
-/* " WHERE cN >= since AND cN < until", or nothing. */
+/* " WHERE event time >= since AND event time < until", or nothing. */
 static char *
 range_condition(const Verification *v)
 {
-	int			column;
+	const char *column;
 
 	if (!v->bounded)
 		return "";
-	column = event_time_target(v);
-	return psprintf(" WHERE c%d >= %s AND c%d < %s", column,
+	column = column_name(v, event_time_target(v));
+	return psprintf(" WHERE sjoin_row.%s >= %s AND sjoin_row.%s < %s", column,
 					quote_literal_cstr(timestamptz_to_str(v->since)), column,
 					quote_literal_cstr(timestamptz_to_str(v->until)));
 }
@@ -248,24 +258,10 @@ static char *
 bag(const Verification *v, const char *rows)
 {
 	return psprintf("SELECT h, pg_catalog.count(*) AS n, (pg_catalog.array_agg(d))[1] AS d "
-					"FROM (SELECT sjoin.image_hash(%s) AS h, pg_catalog.to_jsonb(r) AS d "
-					"FROM (%s) r(%s)%s) b GROUP BY h",
+					"FROM (SELECT sjoin.image_hash(ROW(%s)) AS h, pg_catalog.to_jsonb(sjoin_row.*) AS d "
+					"FROM (%s) sjoin_row(%s)%s) b GROUP BY h",
 					compared_columns(v), rows, column_aliases(v),
 					range_condition(v));
-}
-
-/* c1, c2, ... of an example back to the names of the result's columns. */
-static char *
-named_example(const Verification *v)
-{
-	StringInfoData buf;
-
-	initStringInfo(&buf);
-	for (int i = 0; i < list_length(v->plan->targets); i++)
-		appendStringInfo(&buf, "%s%s, d->'c%d'", i > 0 ? ", " : "",
-						 quote_literal_cstr(get_attname(v->def->result, i + 1,
-														false)), i + 1);
-	return buf.data;
 }
 
 /* The snapshot of the join's creation, as SQL. */
@@ -304,11 +300,10 @@ comparison(const Verification *v)
 					"FROM (%s) w FULL JOIN (%s) g ON w.h = g.h "
 					"WHERE w.n IS DISTINCT FROM g.n), "
 					"numbered AS (SELECT *, pg_catalog.row_number() OVER (PARTITION BY difference ORDER BY d::text) AS i FROM diff) "
-					"SELECT difference, n, pg_catalog.jsonb_build_object(%s) FROM numbered WHERE i <= %d "
+					"SELECT difference, n, d FROM numbered WHERE i <= %d "
 					"UNION ALL SELECT difference, pg_catalog.sum(n)::bigint, NULL FROM numbered WHERE i > %d GROUP BY difference",
 					v->rejections.truncated ? "true" : "false",
-					want, got, named_example(v), v->max_examples,
-					v->max_examples);
+					want, got, v->max_examples, v->max_examples);
 }
 
 /* -- the call ------------------------------------------------------------- */
@@ -421,25 +416,6 @@ sjoin_verify(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The arguments' types as a descriptor, remembered for the calls to come. */
-static TupleDesc
-arguments_desc(FunctionCallInfo fcinfo)
-{
-	TupleDesc	desc = fcinfo->flinfo->fn_extra;
-	MemoryContext old;
-
-	if (desc != NULL)
-		return desc;
-	old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
-	desc = CreateTemplateTupleDesc(PG_NARGS());
-	for (int i = 0; i < PG_NARGS(); i++)
-		TupleDescInitEntry(desc, i + 1, NULL,
-						   get_fn_expr_argtype(fcinfo->flinfo, i), -1, 0);
-	fcinfo->flinfo->fn_extra = desc;
-	MemoryContextSwitchTo(old);
-	return desc;
-}
-
 /* The transaction of an xmin, subtransactions that are still known included. */
 static FullTransactionId
 writer_of(TransactionId xid)
@@ -463,29 +439,42 @@ sjoin_written_after(PG_FUNCTION_ARGS)
 {
 	TransactionId xid = PG_GETARG_TRANSACTIONID(0);
 	SjTick	   *start = sj_tick_deserialize(PG_GETARG_BYTEA_PP(1), 0);
+	FullTransactionId next = ReadNextFullTransactionId();
 
-	PG_RETURN_BOOL(TransactionIdIsNormal(xid) &&
-				   !sj_tick_sees(start, writer_of(xid)));
+	if (!TransactionIdIsNormal(xid) ||
+		!TransactionIdPrecedes(xid, XidFromFullTransactionId(next)))
+		PG_RETURN_BOOL(false);
+	PG_RETURN_BOOL(!sj_tick_sees(start, writer_of(xid)));
 }
 
-/* image_hash(VARIADIC "any") RETURNS uuid */
+/* image_hash(image record) RETURNS uuid */
 Datum
 sjoin_image_hash(PG_FUNCTION_ARGS)
 {
-	TupleDesc	desc = arguments_desc(fcinfo);
-	Datum		values[FUNC_MAX_ARGS];
-	bool		nulls[FUNC_MAX_ARGS];
+	HeapTupleHeader record = PG_GETARG_HEAPTUPLEHEADER(0);
+	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(record),
+											  HeapTupleHeaderGetTypMod(record));
+	HeapTupleData tuple = {.t_data = record,
+		.t_len = HeapTupleHeaderGetDatumLength(record)};
+	Datum	   *values = palloc(sizeof(Datum) * desc->natts);
+	bool	   *nulls = palloc(sizeof(bool) * desc->natts);
 	pg_uuid_t  *hash = palloc(sizeof(pg_uuid_t));
 
-	if (get_fn_expr_variadic(fcinfo->flinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("image_hash does not take a VARIADIC array")));
-	for (int i = 0; i < PG_NARGS(); i++)
-	{
-		nulls[i] = PG_ARGISNULL(i);
-		values[i] = PG_GETARG_DATUM(i);
-	}
-	sj_image_hash(desc, PG_NARGS(), values, nulls, hash);
+	heap_deform_tuple(&tuple, desc, values, nulls);
+	sj_image_hash(desc, desc->natts, values, nulls, hash);
+	ReleaseTupleDesc(desc);
 	PG_RETURN_UUID_P(hash);
+}
+
+/* time_add(event_time, usec) RETURNS the type of event_time */
+Datum
+sjoin_time_add(PG_FUNCTION_ARGS)
+{
+	SjTime		sum = sj_time_add(PG_GETARG_TIMESTAMPTZ(0), PG_GETARG_INT64(1));
+
+	if (sum < MIN_TIMESTAMP)
+		sum = DT_NOBEGIN;
+	else if (sum >= END_TIMESTAMP)
+		sum = DT_NOEND;
+	PG_RETURN_TIMESTAMPTZ(sum);
 }

@@ -51,7 +51,6 @@
 #include "catalog/query_parts.h"
 
 /* The inverse of a calendar bound comes so much later (bounds.c). */
-#define DUE_SLACK_USEC	(3 * USECS_PER_DAY)
 
 static const char *const side_name[2] = {"l", "r"};
 
@@ -248,7 +247,7 @@ finite_time(const SjJoinInput *input, const char *alias)
 static char *
 table_rows(const SjJoinInput *input, const SjVerifySpec *spec)
 {
-	return psprintf("SELECT %s, sjoin.image_hash(%s) AS sjoin_hash FROM %s t WHERE %s%s",
+	return psprintf("SELECT %s, sjoin.image_hash(ROW(%s)) AS sjoin_hash FROM %s t WHERE %s%s",
 					column_list(input, "t", true),
 					column_list(input, "t", false),
 					sj_relation_name(input->relid), finite_time(input, "t"),
@@ -378,11 +377,11 @@ append_ttl(StringInfo buf, VerifyContext *context)
 
 	sj_written_bounds(context->q, &written);
 	if (!written.upper.known && bounds->upper.known)
-		append_condition(buf, psprintf("%s <= %s + %s", right, left,
-									   usec_interval(bounds->upper.usec)));
+		append_condition(buf, psprintf("%s <= sjoin.time_add(%s, " INT64_FORMAT ")",
+									   right, left, bounds->upper.usec));
 	if (!written.lower.known && bounds->lower.known)
-		append_condition(buf, psprintf("%s >= %s + %s", right, left,
-									   usec_interval(bounds->lower.usec)));
+		append_condition(buf, psprintf("%s >= sjoin.time_add(%s, " INT64_FORMAT ")",
+									   right, left, bounds->lower.usec));
 }
 
 /* ---- rows that are due ---- */
@@ -424,7 +423,7 @@ calendar_deadline_passed(VerifyContext *context, const SjBound *bound,
 	bool		exact = bound->base == SJ_LEFT;
 	bool		subtract = exact ? bound->subtracted : !bound->subtracted;
 
-	due = exact ? due : sj_time_sub(due, DUE_SLACK_USEC);
+	due = exact ? due : sj_time_sub(due, SJ_DUE_SLACK);
 	if (due < MIN_TIMESTAMP)
 		return pstrdup("false");
 	if (due >= END_TIMESTAMP)

@@ -48,6 +48,12 @@ enum
 	Anum_input_left,
 	Anum_input_right,
 	Anum_start,
+	Anum_kind,
+	Anum_join_type,
+	Anum_lateness,
+	Anum_retention,
+	Anum_alias_left,
+	Anum_alias_right,
 	Anum_created_at,
 	Natts_join_def = Anum_created_at
 };
@@ -119,6 +125,12 @@ def_from_tuple(HeapTuple tuple, TupleDesc desc)
 	def->input[SJ_RIGHT] = DatumGetObjectId(value[Anum_input_right - 1]);
 	if (!null[Anum_start - 1])
 		def->start = DatumGetByteaPCopy(value[Anum_start - 1]);
+	def->kind = TextDatumGetCString(value[Anum_kind - 1]);
+	def->join_type = TextDatumGetCString(value[Anum_join_type - 1]);
+	def->lateness = DatumGetInt64(value[Anum_lateness - 1]);
+	def->retention = DatumGetInt64(value[Anum_retention - 1]);
+	def->alias[SJ_LEFT] = TextDatumGetCString(value[Anum_alias_left - 1]);
+	def->alias[SJ_RIGHT] = TextDatumGetCString(value[Anum_alias_right - 1]);
 	def->created_at = DatumGetTimestampTz(value[Anum_created_at - 1]);
 	def->uncommitted =
 		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
@@ -154,6 +166,12 @@ sj_join_def_insert(const SjJoinDef *def)
 	value[Anum_input_right - 1] = ObjectIdGetDatum(def->input[SJ_RIGHT]);
 	null[Anum_start - 1] = def->start == NULL;
 	value[Anum_start - 1] = PointerGetDatum(def->start);
+	value[Anum_kind - 1] = CStringGetTextDatum(def->kind);
+	value[Anum_join_type - 1] = CStringGetTextDatum(def->join_type);
+	value[Anum_lateness - 1] = Int64GetDatum(def->lateness);
+	value[Anum_retention - 1] = Int64GetDatum(def->retention);
+	value[Anum_alias_left - 1] = CStringGetTextDatum(def->alias[SJ_LEFT]);
+	value[Anum_alias_right - 1] = CStringGetTextDatum(def->alias[SJ_RIGHT]);
 	value[Anum_created_at - 1] = TimestampTzGetDatum(def->created_at);
 
 	CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), value, null));

@@ -56,6 +56,11 @@ typedef struct SjJoinDef
 	bytea	   *start;			/* snapshot that it starts after, for
 								 * sj_tick_deserialize(); NULL: it reads the
 								 * rows that are there */
+	const char *kind;			/* as sjoin.joins shows it */
+	const char *join_type;
+	int64		lateness;		/* allowed_lateness in force, usec */
+	int64		retention;		/* longest that a row is kept, usec */
+	char	   *alias[2];		/* of the inputs, in the query */
 	TimestampTz created_at;
 	bool		uncommitted;	/* made by the current transaction */
 } SjJoinDef;

@@ -7,8 +7,10 @@
  * A Var of the query names a column of a table; in the state a row is a tuple
  * of the needed columns only, so each Var is rewritten to its place there.  A
  * padded row has its own copies of the target list and the post-join
- * condition, with NULL constants for the missing side: that keeps whole-row
- * references right and saves a null tuple.
+ * condition, in which a whole-row reference to the missing side is NULL; its
+ * columns are read from a tuple of NULLs, for as constants they would be folded
+ * into expressions, and what fails then would fail for the join and not for a
+ * row.
  *
  * IDENTIFICATION
  *	  src/catalog/join_plan.c
@@ -88,11 +90,11 @@ rewrite_var(const Var *var, RewriteContext *context)
 
 	if (var->varno != query->input[side].rti || var->varlevelsup != 0)
 		elog(ERROR, "unexpected reference to range table entry %d", var->varno);
-	if (context->missing[side])
-		return (Node *) makeNullConst(var->vartype, var->vartypmod,
-									  var->varcollid);
 	if (var->varattno == InvalidAttrNumber)
-		return expand_whole_row(var, context, side);
+		return context->missing[side] ?
+			(Node *) makeNullConst(var->vartype, var->vartypmod,
+								   var->varcollid) :
+			expand_whole_row(var, context, side);
 
 	copy = copyObject(unconstify(Var *, var));
 	copy->varno = context->varno[side];

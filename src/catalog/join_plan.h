@@ -36,8 +36,8 @@ typedef struct SjPlanInput
 } SjPlanInput;
 
 /*
- * Expressions of pairs have the left tuple as OUTER_VAR and the right one as
- * INNER_VAR; those of padded rows only that of their own side.
+ * Expressions have the left tuple as OUTER_VAR and the right one as INNER_VAR;
+ * those of padded rows expect NULLs in that of the missing side.
  */
 typedef struct SjJoinPlan
 {

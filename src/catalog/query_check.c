@@ -144,7 +144,9 @@ check_table(Relation rel)
 					"an unlogged table, whose rows vanish at a crash",
 					"Make it logged with ALTER TABLE ... SET LOGGED.");
 	refuse_table_if(kind == RELKIND_RELATION &&
-					has_subclass(RelationGetRelid(rel)), rel,
+					has_subclass(RelationGetRelid(rel)) &&
+					find_inheritance_children(RelationGetRelid(rel),
+											  NoLock) != NIL, rel,
 					"a table with inheritance children",
 					"Use a partitioned table, or join the children.");
 	refuse_table_if(sj_is_result(RelationGetRelid(rel)), rel,

@@ -109,7 +109,9 @@ sj_result_open(const SjJoinDef *def, const SjJoinPlan *plan)
 static void
 load_side(SjResultWriter *writer, SjSide side, const SjRow *row)
 {
-	if (row != NULL)
+	if (row == NULL)
+		ExecStoreAllNullTuple(writer->side_slot[side]);
+	else
 		ExecStoreMinimalTuple(SJ_ROW_TUPLE(row), writer->side_slot[side],
 							  false);
 }
@@ -281,7 +283,7 @@ sj_result_write(SjResultWriter *writer, const SjChange *changes, int64 n,
 		else
 		{
 			if (nretracted > 0)
-				write_range(&run, 0, nretracted);
+				write_by_halves(&run, 0, nretracted);
 			if (n > nretracted)
 				write_by_halves(&run, nretracted, n);
 		}

@@ -208,40 +208,48 @@ sj_late_rows_store(int32 join_id, const SjJoinPlan *plan, List *late_rows)
 	table_close(rel, NoLock);
 }
 
-static int
-compare_failures(const void *a, const void *b)
+int
+sj_failure_compare(const void *a, const void *b)
 {
-	const SjFailedPair *x = a;
-	const SjFailedPair *y = b;
+	const SjFailure *x = a;
+	const SjFailure *y = b;
 
-	if (x->left_seq != y->left_seq)
-		return x->left_seq < y->left_seq ? -1 : 1;
-	if (x->right_seq != y->right_seq)
-		return x->right_seq < y->right_seq ? -1 : 1;
-	return 0;
+	if (x->seq != y->seq)
+		return x->seq < y->seq ? -1 : 1;
+	if (x->other_seq != y->other_seq)
+		return x->other_seq < y->other_seq ? -1 : 1;
+	if (x->op != y->op)
+		return x->op < y->op ? -1 : 1;
+	return (int) x->side - (int) y->side;
 }
 
-/* Was the rejection an error? */
+/* Sets the failure that a late row stands for; false when it is none. */
 static bool
-is_failure(HeapTuple tuple, TupleDesc desc)
+failure_from_tuple(HeapTuple tuple, TupleDesc desc, SjFailure *failure)
 {
-	bool		isnull;
-	Datum		reason = heap_getattr(tuple, Anum_reason, desc, &isnull);
+	Datum		value[Natts_late_row];
+	bool		null[Natts_late_row];
 
-	return strcmp(TextDatumGetCString(reason),
-				  reason_names[SJ_REASON_ERROR]) == 0;
+	heap_deform_tuple(tuple, desc, value, null);
+	if (strcmp(TextDatumGetCString(value[Anum_reason - 1]),
+			   reason_names[SJ_REASON_ERROR]) != 0)
+		return false;
+	failure->op = DatumGetChar(value[Anum_op - 1]);
+	failure->side = DatumGetInt16(value[Anum_side - 1]);
+	failure->seq = DatumGetInt64(value[Anum_seq - 1]);
+	failure->other_seq = DatumGetInt64(value[Anum_other_seq - 1]);
+	return true;
 }
 
-SjFailedPair *
+SjFailure *
 sj_failures_load(int32 join_id, int *n)
 {
 	Relation	rel = sj_open("late_row", AccessShareLock);
-	TupleDesc	desc = RelationGetDescr(rel);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	int			allocated = 16;
-	SjFailedPair *failures = palloc(sizeof(SjFailedPair) * allocated);
+	SjFailure  *failures = palloc(sizeof(SjFailure) * allocated);
 
 	*n = 0;
 	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
@@ -250,24 +258,17 @@ sj_failures_load(int32 join_id, int *n)
 							  NULL, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		bool		isnull;
-
 		CHECK_FOR_INTERRUPTS();
-		if (!is_failure(tuple, desc))
-			continue;
 		if (*n == allocated)
 		{
 			allocated *= 2;
-			failures = repalloc(failures, sizeof(SjFailedPair) * allocated);
+			failures = repalloc(failures, sizeof(SjFailure) * allocated);
 		}
-		failures[*n].left_seq =
-			DatumGetInt64(heap_getattr(tuple, Anum_seq, desc, &isnull));
-		failures[*n].right_seq =
-			DatumGetInt64(heap_getattr(tuple, Anum_other_seq, desc, &isnull));
-		(*n)++;
+		if (failure_from_tuple(tuple, RelationGetDescr(rel), &failures[*n]))
+			(*n)++;
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	qsort(failures, *n, sizeof(SjFailedPair), compare_failures);
+	qsort(failures, *n, sizeof(SjFailure), sj_failure_compare);
 	return failures;
 }

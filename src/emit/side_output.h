@@ -58,15 +58,21 @@ typedef struct SjLateRow
 extern void sj_late_rows_store(int32 join_id, const SjJoinPlan *plan,
 							   List *late_rows);
 
-/* Log records and pairs that failed with an error earlier (R8, R9). */
-typedef struct SjFailedPair
+/*
+ * What failed with an error earlier (R8, R9): a record of the log for one side
+ * ('I': seq, 0), or a pair ('P': left seq, right seq).
+ */
+typedef struct SjFailure
 {
-	int64		left_seq;		/* or the record */
-	int64		right_seq;		/* 0: a record, not a pair */
-} SjFailedPair;
+	char		op;
+	SjSide		side;			/* SJ_LEFT for a pair */
+	int64		seq;
+	int64		other_seq;
+} SjFailure;
 
-/* Ascending by left_seq, right_seq; in the current context. */
-extern SjFailedPair *sj_failures_load(int32 join_id, int *n);
+/* In the order of sj_failure_compare(); in the current context. */
+extern SjFailure *sj_failures_load(int32 join_id, int *n);
+extern int	sj_failure_compare(const void *a, const void *b);
 
 /* 128-bit hash of an image: equal images, and in practice only these, agree. */
 extern void sj_image_hash(TupleDesc desc, int natts, const Datum *values,

@@ -150,9 +150,11 @@ extern bool sj_log_has_news(const SjTick *before);
  * Upkeep, by the database worker, in a transaction of its own.  Opens the next
  * segment once the open one has grown beyond segment_bytes, and empties
  * sealed ones whose transactions are all older than 'needed'.  Never waits for
- * a lock; returns the bytes that the log now takes.
+ * a lock; returns the bytes that the log now takes, and whether it has emptied
+ * a segment.
  */
-extern int64 sj_log_maintain(FullTransactionId needed, int64 segment_bytes);
+extern int64 sj_log_maintain(FullTransactionId needed, int64 segment_bytes,
+							 bool *emptied);
 
 /* Number of the segment writers append to; set in shared memory at start. */
 extern void sj_log_choose_open_segment(void);

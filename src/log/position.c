@@ -185,16 +185,31 @@ newest_positions(Relation rel, Snapshot snapshot)
 	return positions;
 }
 
+static void
+insert_position(Relation rel, const SjPosition *position, int options)
+{
+	HeapTuple	tuple = form_position(rel, position);
+
+	heap_insert(rel, tuple, GetCurrentCommandId(true),
+				options | HEAP_INSERT_NO_LOGICAL, NULL);
+	heap_freetuple(tuple);
+}
+
 void
 sj_position_store(const SjPosition *position)
 {
 	Relation	rel = sj_open("position", RowExclusiveLock);
-	HeapTuple	tuple = form_position(rel, position);
 
-	heap_insert(rel, tuple, GetCurrentCommandId(true),
-				HEAP_INSERT_NO_LOGICAL, NULL);
-	heap_freetuple(tuple);
+	insert_position(rel, position, 0);
 	table_close(rel, NoLock);
+}
+
+void
+sj_log_mark_store(FullTransactionId emptied_before)
+{
+	SjPosition	mark = {.join_id = SJ_LOG_MARK,.base_xid = emptied_before};
+
+	sj_position_store(&mark);
 }
 
 List *
@@ -227,28 +242,34 @@ sj_position_load(int32 join_id, Snapshot snapshot)
 void
 sj_position_trim(List *join_ids)
 {
-	Oid			relid = sj_relation_oid("position");
-	Relation	rel;
+	Relation	rel = sj_try_open("position", AccessShareLock);
+	BlockNumber nblocks;
+	Oid			relid;
 	List	   *positions;
 	ListCell   *lc;
 	Snapshot	snapshot;
 
-	if (!ConditionalLockRelationOid(relid, AccessExclusiveLock))
+	if (rel == NULL)
+		return;
+	relid = RelationGetRelid(rel);
+	nblocks = RelationGetNumberOfBlocks(rel);
+	table_close(rel, AccessShareLock);
+	if (nblocks <= TRIM_BLOCKS ||
+		!ConditionalLockRelationOid(relid, AccessExclusiveLock))
 		return;
 	rel = table_open(relid, NoLock);
-	if (RelationGetNumberOfBlocks(rel) > TRIM_BLOCKS)
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	positions = newest_positions(rel, snapshot);
+	UnregisterSnapshot(snapshot);
+	RelationSetNewRelfilenode(rel, rel->rd_rel->relpersistence);
+	foreach(lc, positions)
 	{
-		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		positions = newest_positions(rel, snapshot);
-		UnregisterSnapshot(snapshot);
-		RelationSetNewRelfilenode(rel, rel->rd_rel->relpersistence);
-		foreach(lc, positions)
-		{
-			SjPosition *position = lfirst(lc);
+		SjPosition *position = lfirst(lc);
 
-			if (list_member_int(join_ids, position->join_id))
-				sj_position_store(position);
-		}
+		/* frozen: an older snapshot must not find the relation empty */
+		if (position->join_id == SJ_LOG_MARK ||
+			list_member_int(join_ids, position->join_id))
+			insert_position(rel, position, HEAP_INSERT_FROZEN);
 	}
 	table_close(rel, NoLock);
 }

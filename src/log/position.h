@@ -85,6 +85,14 @@ typedef struct SjPosition
 } SjPosition;
 
 extern void sj_position_store(const SjPosition *position);
+
+/*
+ * A position of no join, whose base_xid says how far the log has been emptied:
+ * a rebuild must not start before it.
+ */
+#define SJ_LOG_MARK		0
+
+extern void sj_log_mark_store(FullTransactionId emptied_before);
 /* The newest position of each join, list of SjPosition. */
 extern List *sj_position_load_all(void);
 /* The newest position of a join under the given snapshot, or NULL. */

@@ -281,13 +281,14 @@ empty_segment(int segment, FullTransactionId needed)
 }
 
 int64
-sj_log_maintain(FullTransactionId needed, int64 max_bytes)
+sj_log_maintain(FullTransactionId needed, int64 max_bytes, bool *emptied)
 {
 	SjDatabaseSlot *slot = sj_database_slot(MyDatabaseId, false);
 	int64		bytes[SJ_LOG_SEGMENTS];
 	int64		total;
 	uint32		open;
 
+	*emptied = false;
 	if (slot == NULL || !OidIsValid(sj_relation_oid(segment_names[0])))
 		return 0;
 
@@ -303,6 +304,7 @@ sj_log_maintain(FullTransactionId needed, int64 max_bytes)
 		if (bytes[sealed] > 0 && empty_segment(sealed, needed))
 		{
 			total -= bytes[sealed];
+			*emptied = true;
 			break;
 		}
 	}

@@ -157,6 +157,11 @@ sj_tick_deserialize(const bytea *bytes, int64 number)
 	Size		size = VARSIZE_ANY_EXHDR(bytes);
 	const char *at = VARDATA_ANY(bytes);
 
+	if (size < 2 * sizeof(FullTransactionId) ||
+		size % sizeof(FullTransactionId) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid snapshot of a join")));
 	tick->number = number;
 	tick->nxip = size / sizeof(FullTransactionId) - 2;
 	tick->xip = palloc(Max(size, 1));
@@ -335,27 +340,29 @@ put_back(Relation rel, List *tuples)
 void
 sj_tick_trim(int64 needed)
 {
+	static BlockNumber kept_blocks = 0; /* by the last trim */
 	Oid			oid = sj_relation_oid("tick");
-	Relation	rel;
+	Relation	rel = sj_try_open("tick", AccessShareLock);
+	BlockNumber nblocks;
 	List	   *kept;
 	ReindexParams params = {0};
 
-	if (!OidIsValid(oid) ||
+	if (rel == NULL)
+		return;
+	nblocks = RelationGetNumberOfBlocks(rel);
+	relation_close(rel, AccessShareLock);
+	if (nblocks <= Max(TRIM_BLOCKS, 2 * kept_blocks) ||
 		!ConditionalLockRelationOid(oid, AccessExclusiveLock))
 		return;
 	rel = try_relation_open(oid, NoLock);
 	if (rel == NULL)
 		return;
-	if (RelationGetNumberOfBlocks(rel) <= TRIM_BLOCKS)
-	{
-		relation_close(rel, AccessExclusiveLock);
-		return;
-	}
 	CheckTableNotInUse(rel, "trim");
 	PushActiveSnapshot(GetTransactionSnapshot());
 	kept = ticks_to_keep(rel, needed);
 	sj_relation_empty(rel);
 	put_back(rel, kept);
+	kept_blocks = RelationGetNumberOfBlocks(rel);
 	reindex_relation(oid, 0, &params);
 	PopActiveSnapshot();
 	relation_close(rel, NoLock);

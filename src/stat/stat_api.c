@@ -13,10 +13,8 @@
 #include <math.h>
 
 #include "access/htup_details.h"
-#include "catalog/join_def.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
-#include "catalog/privileges.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "guc.h"
@@ -24,14 +22,11 @@
 #include "shmem.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-#include "worker/sandbox.h"
 
 PG_FUNCTION_INFO_V1(sjoin_join_stats);
 PG_FUNCTION_INFO_V1(sjoin_input_stats);
-PG_FUNCTION_INFO_V1(sjoin_join_info);
 PG_FUNCTION_INFO_V1(sjoin_event_time);
 
 /* A row being filled from the left. */
@@ -68,7 +63,7 @@ add_time(Row *row, pg_atomic_uint64 *time)
 {
 	SjTime		value = (SjTime) pg_atomic_read_u64(time);
 
-	add(row, TimestampTzGetDatum(value), !SJ_TIME_IS_FINITE(value));
+	add(row, TimestampTzGetDatum(value), !IS_VALID_TIMESTAMP(value));
 }
 
 /* A time of the clock, NULL when it is 0. */
@@ -263,84 +258,15 @@ sjoin_input_stats(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* An interval of so many microseconds; NULL when negative. */
-static void
-add_interval(Row *row, int64 usec)
-{
-	Interval   *interval = palloc0(sizeof(Interval));
-
-	interval->time = usec;
-	add(row, IntervalPGetDatum(interval), usec < 0);
-}
-
-/*
- * The parts of a definition; NULL when it no longer is one.  Analysis folds
- * constants, that is, may run functions of the owner's: as the owner.
- */
-static SjJoinQuery *
-analyze_definition(const SjJoinDef *def)
-{
-	SjJoinShape shape;
-	SjJoinQuery *parts = NULL;
-	Query	   *query;
-	SjSandbox	sandbox;
-
-	if (get_rel_name(def->definition) == NULL ||
-		get_rel_name(def->result) == NULL)
-		return NULL;
-	sj_sandbox_enter(&sandbox, sj_relation_owner(def->result), def->time_zone);
-	query = sj_join_definition(def->definition);
-	if (sj_query_signature(query) == def->signature)
-	{
-		sj_join_shape(def, &shape);
-		parts = sj_query_analyze(query, &shape);
-	}
-	sj_sandbox_leave(&sandbox);
-	return parts;
-}
-
-static void
-add_info(Row *row, const SjJoinDef *def, const SjJoinQuery *query)
-{
-	int64		keep = Max(sj_bounds_keep(&query->bounds, SJ_LEFT),
-						   sj_bounds_keep(&query->bounds, SJ_RIGHT));
-	int64		lateness = sj_join_lateness(def, query);
-
-	add(row, Int32GetDatum(def->join_id), false);
-	add_text(row, query->kind == SJ_WIDE_JOIN ? "wide" : "interval");
-	add_text(row, query->join_type == JOIN_INNER ? "inner" :
-			 query->join_type == JOIN_LEFT ? "left" : "right");
-	add_interval(row, def->timeout);
-	add_interval(row, def->ttl);
-	add_interval(row, lateness);
-	add_interval(row, keep + lateness);
-	add_text(row, query->input[SJ_LEFT].alias);
-	add_text(row, query->input[SJ_RIGHT].alias);
-}
-
-Datum
-sjoin_join_info(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	ListCell   *lc;
-
-	InitMaterializedSRF(fcinfo, 0);
-	foreach(lc, sj_join_def_all())
-	{
-		SjJoinDef  *def = lfirst(lc);
-		SjJoinQuery *query = analyze_definition(def);
-		Row			row = {.n = 0};
-
-		if (query == NULL)
-			continue;
-		add_info(&row, def, query);
-		put(rsinfo, &row);
-	}
-	return (Datum) 0;
-}
-
 Datum
 sjoin_event_time(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_TIMESTAMPTZ(PG_GETARG_INT64(0));
+	SjTime		event_time = PG_GETARG_INT64(0);
+
+	/* a watermark may lie before all timestamps */
+	if (event_time < MIN_TIMESTAMP)
+		event_time = DT_NOBEGIN;
+	else if (event_time >= END_TIMESTAMP)
+		event_time = DT_NOEND;
+	PG_RETURN_TIMESTAMPTZ(event_time);
 }

@@ -18,6 +18,7 @@
  */
 #include "postgres.h"
 
+#include "access/heaptoast.h"
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
@@ -156,9 +157,13 @@ static void
 feed_row(SjTask *task, SjBatch *batch, SjSide side, History *history,
 		 int64 seq, TimestampTz now)
 {
-	MinimalTuple image =
-	minimal_tuple_from_heap_tuple(history->rows->vals[history->next]);
+	HeapTuple	row = history->rows->vals[history->next];
+	MinimalTuple image;
 
+	/* values out of line are the table's, which may let them go */
+	if (HeapTupleHasExternal(row))
+		row = toast_flatten_tuple(row, history->rows->tupdesc);
+	image = minimal_tuple_from_heap_tuple(row);
 	sj_feed_image_safely(task, batch, side, &history->layout, image, seq, now);
 	pfree(image);
 	history->next++;

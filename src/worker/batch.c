@@ -18,6 +18,7 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "worker/worker.h"
@@ -152,6 +153,14 @@ sj_task_run_batch(SjTask *task, const SjTick *latest)
 	SjSandbox	sandbox;
 
 	sj_begin();
+
+	/* with the lock, what the task knows of its result and owner stays true */
+	LockRelationOid(task->def->result, RowExclusiveLock);
+	if (task->recheck)
+	{
+		sj_commit();
+		return true;
+	}
 	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
 	if (!batch->fed)
 	{

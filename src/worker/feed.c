@@ -153,6 +153,11 @@ sj_feed_image(SjTask *task, SjBatch *batch, SjSide side,
 	SjTime		event_time = SJ_TIME_MIN;
 
 	event.seq = seq;
+	if (sj_failed_before(task, SJ_OP_INSERT, side, seq, 0))
+	{
+		see_event_time(task, batch, side, layout, image, captured_at);
+		return;
+	}
 	switch (sj_input_event(input, layout, image, &event))
 	{
 		case SJ_IMAGE_EVENT:
@@ -316,6 +321,8 @@ sj_feed_image_safely(SjTask *task, SjBatch *batch, SjSide side,
 	error = feed_image_carefully(&f);
 	if (error == NULL)
 		return;
+	if (task->replaying)
+		ReThrowError(error);	/* it did not fail then */
 	see_event_time(task, batch, side, layout, image, captured_at);
 	reject(task, batch, side, SJ_OP_INSERT, SJ_REASON_ERROR, seq, SJ_TIME_MIN,
 		   sj_input_tuple(&task->input[side], layout, image), NULL, error);

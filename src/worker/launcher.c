@@ -189,13 +189,7 @@ reap_worker(int i)
 	LWLockRelease(sj_shared->lock);
 
 	if (wanted && !database_exists(slot->database))
-	{
-		LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
-		slot->wanted = false;
-		slot->failures = 0;
-		slot->database = InvalidOid;
-		LWLockRelease(sj_shared->lock);
-	}
+		sj_forget_database(slot->database);
 }
 
 static int

@@ -179,6 +179,8 @@ sj_task_checkpoint(SjTask *task)
 {
 	SjPosition	position;
 
+	/* the state must be that of the position */
+	Assert(!task->batch.fed && !task->batch.consumed);
 	sj_begin();
 	position = task->position;
 	position.base_tick = position.tick;
@@ -191,6 +193,8 @@ sj_task_checkpoint(SjTask *task)
 
 	task->position = position;
 	task->base_xmin = task->tick->xmin;
+	task->first_tick = position.base_tick;
 	task->base_chunks = 0;
 	sj_task_apply_settings(task, &position.base.settings);
+	sj_batch_reset(task, &task->batch);
 }

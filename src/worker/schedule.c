@@ -23,34 +23,73 @@
 #include "utils/snapmgr.h"
 #include "worker/worker.h"
 
+/* The same join?  Numbers start again when the extension is made again. */
+static bool
+is_same_join(const SjJoinDef *a, const SjJoinDef *b)
+{
+	return a->join_id == b->join_id && a->result == b->result &&
+		a->definition == b->definition;
+}
+
 static SjTask *
-find_task(int32 join_id)
+find_task(const SjJoinDef *def)
 {
 	ListCell   *lc;
 
 	foreach(lc, sj_worker.tasks)
-		if (((SjTask *) lfirst(lc))->def->join_id == join_id)
-			return lfirst(lc);
+	{
+		SjTask	   *task = lfirst(lc);
+
+		if (is_same_join(task->def, def))
+			return task;
+	}
 	return NULL;
 }
 
+/*
+ * Takes over the durable position.  What is older than the log or its ticks
+ * shows only when the task starts, as an error of its own.
+ */
 static void
 adopt_position(SjTask *task, List *positions)
 {
 	ListCell   *lc;
+	SjTick	   *base;
 
+	if (task->def->start != NULL)
+	{
+		task->base_xmin = sj_tick_deserialize(task->def->start, 0)->xmin;
+		task->first_tick = 0;
+	}
 	foreach(lc, positions)
 	{
 		SjPosition *position = lfirst(lc);
 
+		if (position->join_id == SJ_LOG_MARK)
+			sj_worker.log_mark = position->base_xid;
 		if (position->join_id != task->def->join_id)
 			continue;
 		task->position = *position;
 		task->has_position = true;
-		sj_task_set_tick(task, &task->tick,
-						 sj_consumed_tick(task->def, position->tick));
-		task->base_xmin = sj_consumed_tick(task->def, position->base_tick)->xmin;
+		base = sj_consumed_tick_if_kept(task->def, position->base_tick);
+		task->base_xmin = base == NULL ? FirstNormalFullTransactionId :
+			base->xmin;
+		task->first_tick = position->base_tick;
 	}
+}
+
+/* The log that the task starts from must still be there. */
+static void
+check_log(SjTask *task)
+{
+	if (task->has_position && task->tick == NULL)
+		sj_task_set_tick(task, &task->tick,
+						 sj_consumed_tick_if_kept(task->def,
+												  task->position.tick));
+	if ((task->has_position && task->tick == NULL) ||
+		((task->has_position || task->def->start != NULL) &&
+		 FullTransactionIdPrecedes(task->base_xmin, sj_worker.log_mark)))
+		sj_task_stop(task, "has been out of use for too long: the event log no longer has what it needs");
 }
 
 static void
@@ -74,14 +113,38 @@ add_task(const SjJoinDef *def, List *positions)
 }
 
 static bool
-def_exists(List *defs, int32 join_id)
+def_exists(List *defs, const SjJoinDef *def)
 {
 	ListCell   *lc;
 
 	foreach(lc, defs)
-		if (((SjJoinDef *) lfirst(lc))->join_id == join_id)
+		if (is_same_join(lfirst(lc), def))
 			return true;
 	return false;
+}
+
+/* Slots of joins of this database that are gone, whoever ran them. */
+static void
+free_slots(List *defs)
+{
+	for (int i = 0; i < sj_max_joins; i++)
+	{
+		SjJoinSlot *slot = &sj_shared->joins[i];
+		bool		known = false;
+		ListCell   *lc;
+
+		if (slot->database != MyDatabaseId)
+			continue;
+		foreach(lc, defs)
+		{
+			SjJoinDef  *def = lfirst(lc);
+
+			known |= def->join_id == slot->join_id &&
+				def->result == slot->result;
+		}
+		if (!known)
+			sj_join_slot_free(slot);
+	}
 }
 
 /* Drops tasks of joins that are gone; with positions, adds new ones. */
@@ -94,16 +157,17 @@ reconcile_tasks(List *defs, List *positions)
 	{
 		SjTask	   *task = lfirst(lc);
 
-		if (def_exists(defs, task->def->join_id))
+		if (def_exists(defs, task->def))
 			continue;
 		sj_worker.tasks = foreach_delete_current(sj_worker.tasks, lc);
 		sj_task_close(task, true);
 	}
+	free_slots(defs);
 	foreach(lc, defs)
 	{
 		SjJoinDef  *def = lfirst(lc);
 
-		if (find_task(def->join_id) == NULL)
+		if (find_task(def) == NULL)
 			add_task(def, positions);
 	}
 }
@@ -124,7 +188,11 @@ sj_worker_read_definitions(void)
 	if (OidIsValid(sj_relation_oid("join_def")))
 		reconcile_tasks(sj_join_def_all(), sj_position_load_all());
 	else
+	{
 		reconcile_tasks(NIL, NIL);
+		sj_worker.latest = NULL;
+		sj_worker.log_mark = InvalidFullTransactionId;
+	}
 	sj_commit();
 	sj_worker.definitions = definitions;
 	sj_worker.read_definitions = false;
@@ -163,6 +231,7 @@ backfill(SjTask *task)
 	task->has_position = true;
 	sj_task_set_tick(task, &task->tick, start);
 	task->base_xmin = start->xmin;
+	task->first_tick = task->position.tick;
 	task->slot->state_tick = task->position.tick;
 	task->slot->state_txns = 0;
 	task->slot->state_clean = true;
@@ -208,16 +277,24 @@ settings_changed(SjTask *task)
 static void
 make_ready(SjTask *task)
 {
-	bool		recheck = task->recheck;
-
-	if (recheck && !task->batch.fed)
+	if (task->engine == NULL)
+	{
+		sj_begin();
+		check_log(task);
+		sj_commit();
+	}
+	if (task->recheck)
 		compile(task);
 	if (!task->has_position)
 		backfill(task);
 	else if (task->engine == NULL)
 		rebuild(task);
-	if (recheck && settings_changed(task))
-		sj_task_checkpoint(task);
+	if (task->check_settings && !task->batch.fed)
+	{
+		if (settings_changed(task))
+			sj_task_checkpoint(task);
+		task->check_settings = false;
+	}
 }
 
 static bool
@@ -270,11 +347,14 @@ note_failure(SjTask *task, const ErrorData *error)
 static void
 clean_up_task(SjTask *task, const ErrorData *error)
 {
+	task->recheck = true;
 	if (task->batch.fed)
 	{
-		task->batch.careful = sj_error_is_of_row(error->sqlerrcode);
-		if (task->batch.careful)
+		if (!task->batch.careful && sj_error_is_of_row(error->sqlerrcode))
+		{
+			task->batch.careful = true;
 			task->retry_at = 0;
+		}
 		return;
 	}
 	task->replaying = false;
@@ -284,7 +364,6 @@ clean_up_task(SjTask *task, const ErrorData *error)
 	task->slot->state_clean = false;
 	task->slot->state_root = SJ_NO_PAGE;
 	sj_arena_reset(sj_join_slot_number(task->slot) + 1);
-	task->recheck = true;
 	sj_batch_reset(task, &task->batch);
 }
 

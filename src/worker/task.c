@@ -69,27 +69,16 @@ same_key(void *arg, SjSide side_a, MinimalTuple a, SjSide side_b,
 	return same;
 }
 
-static int
-compare_failed_pair(const void *a, const void *b)
+/* Rebuild: had the record or pair failed when it was consumed? */
+bool
+sj_failed_before(const SjTask *task, char op, SjSide side, int64 seq,
+				 int64 other_seq)
 {
-	const SjFailedPair *x = a;
-	const SjFailedPair *y = b;
-
-	if (x->left_seq != y->left_seq)
-		return x->left_seq < y->left_seq ? -1 : 1;
-	if (x->right_seq != y->right_seq)
-		return x->right_seq < y->right_seq ? -1 : 1;
-	return 0;
-}
-
-static bool
-failed_before(const SjTask *task, int64 left_seq, int64 right_seq)
-{
-	SjFailedPair pair = {left_seq, right_seq};
+	SjFailure	failure = {op, side, seq, other_seq};
 
 	return task->nknown_failures > 0 &&
-		bsearch(&pair, task->known_failures, task->nknown_failures,
-				sizeof(SjFailedPair), compare_failed_pair) != NULL;
+		bsearch(&failure, task->known_failures, task->nknown_failures,
+				sizeof(SjFailure), sj_failure_compare) != NULL;
 }
 
 static bool
@@ -110,7 +99,7 @@ record_failed_pair(SjTask *task, int64 left_seq, MinimalTuple left,
 	MemoryContext old;
 
 	if (task->replaying)
-		return;
+		ReThrowError(error);	/* it did not fail then */
 	old = MemoryContextSwitchTo(task->batch.context);
 	late = palloc0(sizeof(SjLateRow));
 	late->side = SJ_LEFT;
@@ -167,7 +156,7 @@ pair_verdict(void *arg, int64 left_seq, MinimalTuple left, int64 right_seq,
 {
 	SjTask	   *task = arg;
 
-	if (failed_before(task, left_seq, right_seq))
+	if (sj_failed_before(task, SJ_OP_PAIR, SJ_LEFT, left_seq, right_seq))
 		return SJ_PAIR_FAILED;
 	if (task->careful)
 		return careful_verdict(task, left_seq, left, right_seq, right);
@@ -176,13 +165,13 @@ pair_verdict(void *arg, int64 left_seq, MinimalTuple left, int64 right_seq,
 
 /* -- compiling ------------------------------------------------------------ */
 
-static void
-stop(SjTask *task, const char *reason)
+void
+sj_task_stop(SjTask *task, const char *reason)
 {
 	task->definition_lost = true;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("the definition of the join %s", reason),
+			 errmsg("the join %s", reason),
 			 errhint("The result stays as it is.  Drop the join and create it again.")));
 }
 
@@ -238,7 +227,7 @@ static Oid
 read_owner(SjTask *task)
 {
 	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(task->def->result)))
-		stop(task, "has lost its result table");
+		sj_task_stop(task, "has lost its result table");
 	return sj_relation_owner(task->def->result);
 }
 
@@ -250,10 +239,10 @@ read_definition(SjTask *task)
 	Query	   *query;
 
 	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(task->def->definition)))
-		stop(task, "has been dropped");
+		sj_task_stop(task, "has lost its definition, which has been dropped");
 	query = sj_join_definition(task->def->definition);
 	if (sj_query_signature(query) != task->def->signature)
-		stop(task, "has been changed");
+		sj_task_stop(task, "has got another definition");
 	sj_join_shape(task->def, &shape);
 	task->query = sj_query_analyze(query, &shape);
 	if (sj_join_is_final(task->def))
@@ -267,7 +256,9 @@ sj_task_compile(SjTask *task)
 	MemoryContext old;
 	SjSandbox	sandbox;
 
-	Assert(!task->batch.fed);
+	/* what invalidations come from here on make it do so again */
+	task->recheck = false;
+	task->check_settings = true;
 	if (task->plan_context != NULL)
 		MemoryContextDelete(task->plan_context);
 	task->plan_context = AllocSetContextCreate(task->context, "sjoin plan",
@@ -288,7 +279,8 @@ sj_task_compile(SjTask *task)
 	set_operator(task);
 
 	MemoryContextSwitchTo(old);
-	task->recheck = false;
+	if (task->has_position)
+		sj_task_apply_settings(task, &task->position.base.settings);
 }
 
 /* -- settings and positions ----------------------------------------------- */
@@ -302,7 +294,7 @@ sj_task_settings(SjTask *task, SjLogSettings *settings)
 		SjStreamDef *stream = sj_stream_def_get(task->query->input[side].relid);
 
 		if (stream == NULL)
-			stop(task, "has lost a stream");
+			sj_task_stop(task, "has lost a stream");
 		settings->delay[side] = sj_stream_delay(stream);
 		settings->max_future[side] = sj_stream_max_future(stream);
 	}
@@ -350,7 +342,7 @@ sj_clock_from_log(const SjLogClock *log_clock, SjClock *clock)
  * creation, whichever is later.  Memory in the current context.
  */
 SjTick *
-sj_consumed_tick(const SjJoinDef *def, int64 number)
+sj_consumed_tick_if_kept(const SjJoinDef *def, int64 number)
 {
 	SjTick	   *tick = sj_tick_load(number);
 	SjTick	   *start;
@@ -361,17 +353,25 @@ sj_consumed_tick(const SjJoinDef *def, int64 number)
 		if (tick == NULL || sj_tick_is_later(start, tick))
 			return start;
 	}
+	return tick;
+}
+
+SjTick *
+sj_consumed_tick(const SjJoinDef *def, int64 number)
+{
+	SjTick	   *tick = sj_consumed_tick_if_kept(def, number);
+
 	if (tick == NULL)
 		elog(ERROR, "tick " INT64_FORMAT " is not in the log", number);
 	return tick;
 }
 
-/* Replaces a remembered tick. */
+/* Replaces a remembered tick; NULL: there is none. */
 void
 sj_task_set_tick(SjTask *task, SjTick **to, const SjTick *tick)
 {
 	MemoryContext old = MemoryContextSwitchTo(task->context);
-	SjTick	   *copy = sj_tick_copy(tick);
+	SjTick	   *copy = tick == NULL ? NULL : sj_tick_copy(tick);
 
 	if (*to != NULL)
 	{

@@ -55,6 +55,7 @@ typedef struct SjTask
 	SjJoinSlot *slot;
 	Oid			owner;
 	bool		recheck;		/* something it depends on changed */
+	bool		check_settings; /* and with it perhaps the settings */
 
 	/* compiled; replaced as a whole by sj_task_compile() */
 	MemoryContext plan_context;
@@ -75,6 +76,7 @@ typedef struct SjTask
 	SjPosition	position;		/* durable */
 	SjTick	   *tick;			/* of the position */
 	FullTransactionId base_xmin;	/* the log is needed from here on */
+	int64		first_tick;		/* and the ticks from this one */
 	int64		base_chunks;	/* read since the base */
 	SjBatch		batch;
 
@@ -87,7 +89,7 @@ typedef struct SjTask
 	/* while feeding */
 	bool		replaying;		/* rebuild: nothing is emitted or counted */
 	bool		careful;		/* errors of a pair are caught */
-	SjFailedPair *known_failures;	/* rebuild: pairs that failed */
+	SjFailure  *known_failures;	/* rebuild: what failed then */
 	int			nknown_failures;
 } SjTask;
 
@@ -102,6 +104,9 @@ extern void sj_task_publish(SjTask *task);
 extern void sj_task_set_tick(SjTask *task, SjTick **to, const SjTick *tick);
 extern void sj_clock_to_log(const SjClock *clock, SjLogClock *log_clock);
 extern void sj_clock_from_log(const SjLogClock *log_clock, SjClock *clock);
+
+extern bool sj_failed_before(const SjTask *task, char op, SjSide side,
+							 int64 seq, int64 other_seq);
 
 /* feed.c */
 extern bool sj_feed_tick(SjTask *task, SjBatch *batch, const SjTick *before,
@@ -132,6 +137,10 @@ extern void sj_batch_constraints_immediate(void);
 
 /* The tick before which the join has consumed everything, by number. */
 extern SjTick *sj_consumed_tick(const SjJoinDef *def, int64 number);
+/* The same, but NULL when the tick is no longer kept. */
+extern SjTick *sj_consumed_tick_if_kept(const SjJoinDef *def, int64 number);
+/* Error that stops the join for good. */
+extern void sj_task_stop(SjTask *task, const char *reason) pg_attribute_noreturn();
 
 /* ticks by number, from the worker's memory or the log */
 extern const SjTick *sj_worker_tick(int64 number);

@@ -39,11 +39,12 @@ needed_log(FullTransactionId *xid, int64 *tick, List **join_ids)
 		SjTask	   *task = lfirst(lc);
 
 		*join_ids = lappend_int(*join_ids, task->def->join_id);
-		if (!task->has_position || task->slot->state == SJ_JOIN_STOPPED)
+		if (task->definition_lost || (!task->has_position &&
+									  task->def->start == NULL))
 			continue;
 		if (FullTransactionIdPrecedes(task->base_xmin, *xid))
 			*xid = task->base_xmin;
-		*tick = Min(*tick, task->position.base_tick);
+		*tick = Min(*tick, task->first_tick);
 	}
 }
 
@@ -54,10 +55,16 @@ shorten_log(void)
 	FullTransactionId xid;
 	int64		tick;
 	List	   *join_ids;
+	bool		emptied;
 
 	needed_log(&xid, &tick, &join_ids);
 	sj_begin();
-	sj_log_maintain(xid, (int64) sj_log_segment_size * 1024 * 1024);
+	sj_log_maintain(xid, (int64) sj_log_segment_size * 1024 * 1024, &emptied);
+	if (emptied)
+	{
+		sj_log_mark_store(xid);
+		sj_worker.log_mark = xid;
+	}
 	sj_commit();
 
 	sj_begin();

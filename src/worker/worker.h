@@ -35,6 +35,7 @@ typedef struct SjWorker
 	SjTick	   *latest;			/* newest tick; NULL: none yet */
 	uint64		commits;		/* seen before the newest tick's snapshot */
 	uint64		requests;		/* answered by the newest tick */
+	FullTransactionId log_mark; /* the log has been emptied before this */
 	TimestampTz last_tick_at;
 	TimestampTz last_upkeep_at;
 } SjWorker;
