@@ -13,7 +13,7 @@ left_join($node);
 $node->safe_psql('postgres', 'INSERT INTO a (k, ts) SELECT g, ' . at(0) . ' FROM generate_series(1, 100000) g');
 my ($ret, $out, $err) = $node->psql('postgres', q{SET client_min_messages = notice; SELECT sjoin.wait_for('result', timeout => '30 s')});
 is($out, 'f', 'wait_for says at once that nothing will come');
-like($err, qr/memory/, 'and why');
+like($err, qr/failed|sjoin.joins/, 'and where to look');
 like($node->safe_psql('postgres', 'SELECT last_error FROM sjoin.joins'), qr/memory/, 'so does sjoin.joins');
 $node->safe_psql('postgres', 'INSERT INTO b (k, ts) SELECT g, ' . at(1) . ' FROM generate_series(1, 1000) g');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM b'), '1000', 'writers are not harmed');
