@@ -32,8 +32,7 @@ INSERT INTO contract VALUES
 CREATE TEMPORARY VIEW installed AS
 SELECT p.proname AS name, regexp_replace(pg_get_function_arguments(p.oid), ',? ?OUT .*', '') AS arguments,
        coalesce('TABLE(' || replace(substring(pg_get_function_arguments(p.oid), 'OUT (.*)'), 'OUT ', '') || ')',
-                pg_get_function_result(p.oid)) AS result, p.proconfig, l.lanname AS language,
-       has_function_privilege('public', p.oid, 'EXECUTE') AS public_may_call
+                pg_get_function_result(p.oid)) AS result, p.proconfig, l.lanname AS language
   FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE pronamespace = 'sjoin'::regnamespace;
 
 -- functions that differ from the contract
@@ -41,10 +40,8 @@ SELECT i.name, i.arguments, i.result FROM installed i JOIN contract c USING (nam
  WHERE (i.arguments, i.result) IS DISTINCT FROM (c.arguments, c.result);
 -- the options of explain are those of create_join, after these two
 SELECT name, arguments FROM installed WHERE name = 'explain' AND arguments NOT LIKE 'query text, format text DEFAULT ''text''::text%';
--- functions that everyone may call and the contract does not have: for triggers and views
-SELECT name FROM installed i WHERE public_may_call AND name <> 'explain' AND NOT EXISTS (SELECT FROM contract c WHERE c.name = i.name) ORDER BY 1;
 -- overloads
-SELECT name FROM installed GROUP BY name HAVING count(*) > 1;
+SELECT name FROM installed JOIN contract USING (name) GROUP BY name HAVING count(*) > 1;
 -- functions with a body that the search_path of the caller would reach
 SELECT name FROM installed WHERE language <> 'c' AND NOT coalesce(array_to_string(proconfig, ',') LIKE '%search_path=%', false) ORDER BY 1;
 
