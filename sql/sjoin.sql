@@ -59,7 +59,7 @@ CREATE MATERIALIZED VIEW sjoin.position AS
            NULL::int8 AS max_event_time_left, NULL::int8 AS max_event_time_right,
            NULL::int8 AS watermark, NULL::int8 AS horizon, NULL::int8 AS result_seq,
            NULL::int8 AS base_tick, NULL::int4 AS base_txns, NULL::xid8 AS base_xid, NULL::bytea AS base,
-           NULL::bytea AS counters, NULL::timestamptz AS at
+           NULL::bytea AS counters, NULL::int8 AS serial, NULL::timestamptz AS at
      WHERE sjoin.no_rows();
 COMMENT ON MATERIALIZED VIEW sjoin.position IS 'how far each join has come; the newest row of a join counts';
 
@@ -82,7 +82,7 @@ COMMENT ON MATERIALIZED VIEW sjoin.layout IS 'columns that images of a stream in
 CREATE MATERIALIZED VIEW sjoin.join_def AS
     SELECT NULL::int4 AS join_id, NULL::oid AS result, NULL::oid AS definition, NULL::text AS output_mode, NULL::text AS emit,
            NULL::int8 AS timeout, NULL::int8 AS ttl, NULL::jsonb AS side_ttl, NULL::int8 AS allowed_lateness,
-           NULL::text AS late_rows, NULL::boolean AS with_data, NULL::text AS time_zone, NULL::int8 AS signature,
+           NULL::text AS late_rows, NULL::boolean AS with_data, NULL::text AS time_zone, NULL::int8 AS signature, NULL::int8 AS input_signature,
            NULL::text AS query, NULL::oid AS input_left, NULL::oid AS input_right, NULL::bytea AS start,
            NULL::text AS kind, NULL::text AS join_type, NULL::int8 AS lateness, NULL::int8 AS retention,
            NULL::text AS alias_left, NULL::text AS alias_right, NULL::timestamptz AS created_at

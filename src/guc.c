@@ -37,7 +37,7 @@ define_postmaster_settings(void)
 							"Sets the shared memory for the state of joins.",
 							NULL,
 							&sj_state_memory,
-							262144, 1024, INT_MAX,
+							262144, 1024, 64 * 1024 * 1024 - 64,
 							PGC_POSTMASTER, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomIntVariable("sjoin.max_workers",
 							"Sets the maximum number of sjoin worker processes.",

@@ -203,19 +203,19 @@ find_database_slot(Oid database)
 }
 
 /*
- * The slot of a database; NULL when there is none and 'create' is false, or
- * when the library is not preloaded.  A slot stays its database's for as long
- * as anybody is connected to it, so the own one is remembered.
+ * The slot of a database.  A slot is given back when the database's worker
+ * leaves for want of joins, so the one that is remembered may be another's by
+ * now.
  */
-SjDatabaseSlot *
-sj_database_slot(Oid database, bool create)
+static SjDatabaseSlot *
+get_database_slot(Oid database, bool create)
 {
 	static SjDatabaseSlot *own = NULL;
 	SjDatabaseSlot *slot;
 
 	if (sj_shared == NULL)
 		return NULL;
-	if (own != NULL && database == MyDatabaseId)
+	if (own != NULL && database == MyDatabaseId && own->database == database)
 		return own;
 
 	LWLockAcquire(sj_shared->lock, create ? LW_EXCLUSIVE : LW_SHARED);
@@ -224,18 +224,36 @@ sj_database_slot(Oid database, bool create)
 	{
 		slot = find_database_slot(InvalidOid);
 		if (slot != NULL)
+		{
+			slot->failures = 0;
+			slot->start_after = 0;
+			pg_atomic_write_u32(&slot->open_segment, SJ_SEGMENT_UNKNOWN);
 			slot->database = database;
+		}
 	}
 	LWLockRelease(sj_shared->lock);
+	if (database == MyDatabaseId)
+		own = slot;
+	return slot;
+}
 
-	if (slot == NULL && create)
+SjDatabaseSlot *
+sj_database_slot_or_null(Oid database)
+{
+	return get_database_slot(database, true);
+}
+
+SjDatabaseSlot *
+sj_database_slot(Oid database, bool create)
+{
+	SjDatabaseSlot *slot = get_database_slot(database, create);
+
+	if (slot == NULL && create && sj_shared != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many databases with joins"),
 				 errdetail("sjoin works in at most %d databases of a cluster.",
 						   SJ_MAX_DATABASES)));
-	if (database == MyDatabaseId)
-		own = slot;
 	return slot;
 }
 
@@ -314,8 +332,6 @@ sj_forget_database(Oid database)
 	{
 		slot->database = InvalidOid;
 		slot->wanted = false;
-		slot->failures = 0;
-		pg_atomic_write_u32(&slot->open_segment, SJ_SEGMENT_UNKNOWN);
 	}
 	LWLockRelease(sj_shared->lock);
 }

@@ -50,6 +50,7 @@ typedef struct SjDatabaseSlot
 	bool		wanted;			/* launcher starts a worker */
 	TimestampTz start_after;	/* not before (back-off) */
 	int			failures;		/* starts that failed in a row */
+	bool		left;			/* the worker has ended for want of joins */
 	int			suspended;		/* >0: worker stays away (DROP DATABASE ...) */
 
 	/* read and written anywhere */
@@ -159,8 +160,10 @@ extern void sj_shmem_init(void);	/* from _PG_init, while preloading */
 /* Error with the remedy when the library was not preloaded. */
 extern void sj_require_preload(void);
 
-/* This database's slot; made when 'create', else NULL if there is none. */
+/* The database's slot; made when 'create', else NULL if there is none. */
 extern SjDatabaseSlot *sj_database_slot(Oid database, bool create);
+/* The same, made if there is room for it; never throws. */
+extern SjDatabaseSlot *sj_database_slot_or_null(Oid database);
 /* Gives back the slots of a dropped database and of its joins. */
 extern void sj_forget_database(Oid database);
 /* Slot of a join of this database; NULL if there is none. */

@@ -29,19 +29,40 @@
 #include "storage/ipc.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "worker/launcher.h"
 
 static object_access_hook_type prev_object_access = NULL;
 static ProcessUtility_hook_type prev_utility = NULL;
 
-/* This transaction has changed definitions. */
-static bool definitions_changed = false;
+/*
+ * Nesting level of the outermost subtransaction that has changed definitions;
+ * 0: none has.
+ */
+static int	definitions_changed = 0;
 
 void
 sj_definitions_changed(void)
 {
-	definitions_changed = true;
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (definitions_changed == 0 || definitions_changed > level)
+		definitions_changed = level;
+}
+
+static void
+at_end_of_subtransaction(SubXactEvent event, SubTransactionId subid,
+						 SubTransactionId parent, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (definitions_changed < level)
+		return;
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		definitions_changed = 0;
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+		definitions_changed = level - 1;
 }
 
 static void
@@ -49,7 +70,7 @@ at_end_of_transaction(XactEvent event, void *arg)
 {
 	SjDatabaseSlot *slot;
 
-	if (!definitions_changed)
+	if (definitions_changed == 0)
 		return;
 	switch (event)
 	{
@@ -63,19 +84,39 @@ at_end_of_transaction(XactEvent event, void *arg)
 					 errmsg("cannot prepare a transaction that has changed joins or streams")));
 			break;
 		case XACT_EVENT_COMMIT:
-			definitions_changed = false;
-			slot = sj_database_slot(MyDatabaseId, false);
+			definitions_changed = 0;
+			/* a worker that left just now may have given the slot back */
+			slot = sj_database_slot_or_null(MyDatabaseId);
 			if (slot == NULL)
 				break;
 			pg_atomic_fetch_add_u64(&slot->definitions, 1);
 			sj_request_worker(MyDatabaseId);
 			break;
 		case XACT_EVENT_ABORT:
-			definitions_changed = false;
+			definitions_changed = 0;
 			break;
 		default:
 			break;
 	}
+}
+
+static void
+forget_stream(Oid relid)
+{
+	sj_layout_delete(relid);
+	sj_stream_def_delete(relid);
+	sj_definitions_changed();
+}
+
+/* Ordinary relations only: streams, results, and what the extension is made of. */
+static bool
+can_be_ours(Oid relid)
+{
+	char		kind = get_rel_relkind(relid);
+
+	return (kind == RELKIND_RELATION || kind == RELKIND_PARTITIONED_TABLE ||
+			kind == RELKIND_MATVIEW) &&
+		get_rel_persistence(relid) != RELPERSISTENCE_TEMP;
 }
 
 /* A relation goes: the join whose result, the stream whose table it is. */
@@ -94,11 +135,18 @@ relation_dropped(Oid relid)
 	if (join != NULL)
 		sj_forget_join(join);
 	if (sj_stream_def_get(relid) != NULL)
-	{
-		sj_layout_delete(relid);
-		sj_stream_def_delete(relid);
-		sj_definitions_changed();
-	}
+		forget_stream(relid);
+}
+
+/* A stream without its event time is none. */
+static void
+column_dropped(Oid relid, int attno)
+{
+	SjStreamDef *stream = OidIsValid(sj_relation_oid("stream_def")) ?
+	sj_stream_def_get(relid) : NULL;
+
+	if (stream != NULL && stream->time_attno == attno)
+		forget_stream(relid);
 }
 
 static void
@@ -107,9 +155,13 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 {
 	if (prev_object_access)
 		prev_object_access(access, class_id, object_id, sub_id, arg);
-	if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0 &&
-		sj_shared != NULL)
+	if (access != OAT_DROP || class_id != RelationRelationId ||
+		sj_shared == NULL || !can_be_ours(object_id))
+		return;
+	if (sub_id == 0)
 		relation_dropped(object_id);
+	else
+		column_dropped(object_id, sub_id);
 }
 
 /* The database that a command needs to be free of other processes. */
@@ -284,4 +336,5 @@ sj_api_init(void)
 	prev_utility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 	RegisterXactCallback(at_end_of_transaction, NULL);
+	RegisterSubXactCallback(at_end_of_subtransaction, NULL);
 }

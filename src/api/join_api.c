@@ -26,6 +26,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_rewrite.h"
 #include "catalog/privileges.h"
 #include "relations.h"
 #include "commands/defrem.h"
@@ -38,6 +39,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "pgtime.h"
+#include "rewrite/rewriteSupport.h"
 #include "shmem.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
@@ -305,6 +307,20 @@ notice_plan(const SjJoinDef *def, const SjJoinQuery *query)
 		ereport(NOTICE, (errmsg("%s", (char *) lfirst(lc))));
 }
 
+/* The view protects the event time, too, where its query does not name it. */
+static void
+protect_event_time(Oid view, const SjJoinInput *input)
+{
+	ObjectAddress rule;
+	ObjectAddress column;
+
+	ObjectAddressSet(rule, RewriteRelationId,
+					 get_rewrite_oid(view, ViewSelectRuleName, false));
+	ObjectAddressSubSet(column, RelationRelationId, input->relid,
+						input->time_attno);
+	recordDependencyOn(&rule, &column, DEPENDENCY_NORMAL);
+}
+
 /* What sjoin.joins says of the join; the definition cannot change. */
 static void
 describe(SjJoinDef *def, const SjJoinQuery *query)
@@ -343,6 +359,9 @@ create_join(SjJoinDef *def, const char *schema, const char *name)
 	}
 	create_relations(def, schema, name);
 	def->signature = sj_query_signature(sj_join_definition(def->definition));
+	def->input_signature = sj_input_signature(query);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		protect_event_time(def->definition, &query->input[side]);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		capture_input(&query->input[side]);
 	describe(def, query);

@@ -23,6 +23,7 @@
 #include "miscadmin.h"
 #include "shmem.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -187,7 +188,13 @@ drop_joins_over(Oid relid, bool cascade)
 						   get_rel_name(((SjJoinDef *) linitial(joins))->result)),
 				 errhint("Pass cascade => true to drop the joins with their results.")));
 	foreach(lc, joins)
-		sj_drop_join(lfirst(lc), false);
+	{
+		SjJoinDef  *def = lfirst(lc);
+		bool		mine = pg_class_ownercheck(def->result, GetUserId());
+
+		/* another owner's rows are not ours to drop */
+		sj_drop_join(def, !mine);
+	}
 }
 
 /* Removes the definition and the capture of a table. */

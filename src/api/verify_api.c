@@ -20,6 +20,7 @@
 #include "access/xact.h"
 #include "api/api.h"
 #include "api/verify_query.h"
+#include "capture/capture.h"
 #include "catalog/pg_type.h"
 #include "catalog/privileges.h"
 #include "emit/late_read.h"
@@ -386,6 +387,7 @@ verify(Verification *v, ReturnSetInfo *rsinfo)
 	put_pending(v);
 	run_comparison(v, rsinfo);
 	sj_sandbox_leave(&sandbox);
+	tuplestore_end(v->records);
 	PopActiveSnapshot();
 	UnregisterSnapshot(v->snapshot);
 }
@@ -405,6 +407,11 @@ sjoin_verify(PG_FUNCTION_ARGS)
 
 	sj_require_preload();
 	sj_check_owner(v.def->result);
+	if (sj_capture_has_written())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("cannot verify a join in a transaction that has written to its streams"),
+				 errhint("Commit first: the join sees rows when they are committed.")));
 	v.bounded = !PG_ARGISNULL(1) || !PG_ARGISNULL(2);
 	v.since = PG_ARGISNULL(1) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(1);
 	v.until = PG_ARGISNULL(2) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(2);

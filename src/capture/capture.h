@@ -34,6 +34,9 @@ extern void sj_capture_remove(Oid relid);
  */
 extern void sj_capture_wake(void);
 
+/* Has the current transaction changed rows of streams? */
+extern bool sj_capture_has_written(void);
+
 /* Buffers a 'W' record of the stream, written when the transaction commits. */
 extern void sj_capture_watermark(Oid relid, SjTime watermark);
 

@@ -526,3 +526,9 @@ sj_xact_init(void)
 	RegisterXactCallback(at_xact_event, NULL);
 	RegisterSubXactCallback(at_subxact_event, NULL);
 }
+
+bool
+sj_capture_has_written(void)
+{
+	return wrote_log || total_bytes > 0 || truncates_pending > 0;
+}

@@ -44,6 +44,7 @@ enum
 	Anum_with_data,
 	Anum_time_zone,
 	Anum_signature,
+	Anum_input_signature,
 	Anum_query,
 	Anum_input_left,
 	Anum_input_right,
@@ -120,6 +121,8 @@ def_from_tuple(HeapTuple tuple, TupleDesc desc)
 	def->with_data = DatumGetBool(value[Anum_with_data - 1]);
 	def->time_zone = TextDatumGetCString(value[Anum_time_zone - 1]);
 	def->signature = DatumGetInt64(value[Anum_signature - 1]);
+	def->input_signature =
+		DatumGetInt64(value[Anum_input_signature - 1]);
 	def->query = TextDatumGetCString(value[Anum_query - 1]);
 	def->input[SJ_LEFT] = DatumGetObjectId(value[Anum_input_left - 1]);
 	def->input[SJ_RIGHT] = DatumGetObjectId(value[Anum_input_right - 1]);
@@ -161,6 +164,7 @@ sj_join_def_insert(const SjJoinDef *def)
 	value[Anum_with_data - 1] = BoolGetDatum(def->with_data);
 	value[Anum_time_zone - 1] = CStringGetTextDatum(def->time_zone);
 	value[Anum_signature - 1] = Int64GetDatum(def->signature);
+	value[Anum_input_signature - 1] = Int64GetDatum(def->input_signature);
 	value[Anum_query - 1] = CStringGetTextDatum(def->query);
 	value[Anum_input_left - 1] = ObjectIdGetDatum(def->input[SJ_LEFT]);
 	value[Anum_input_right - 1] = ObjectIdGetDatum(def->input[SJ_RIGHT]);

@@ -51,6 +51,7 @@ typedef struct SjJoinDef
 	bool		with_data;
 	char	   *time_zone;
 	int64		signature;		/* sj_query_signature of the definition */
+	int64		input_signature;	/* sj_input_signature */
 	char	   *query;			/* as the user wrote it */
 	Oid			input[2];		/* tables of the left and right input */
 	bytea	   *start;			/* snapshot that it starts after, for

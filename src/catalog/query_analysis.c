@@ -510,6 +510,30 @@ hash_text(const StringInfoData *buf)
 }
 
 /*
+ * The view protects the columns that its query names; a whole-row reference
+ * takes more of them when they come.
+ */
+int64
+sj_input_signature(const SjJoinQuery *query)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		const SjJoinInput *input = &query->input[side];
+		int			attno = -1;
+
+		appendStringInfo(&buf, " %u %d %u:", input->relid, input->time_attno,
+						 input->time_type);
+		while ((attno = bms_next_member(input->columns, attno)) >= 0)
+			appendStringInfo(&buf, " %d %u", attno,
+							 get_atttype(input->relid, attno));
+	}
+	return hash_text(&buf);
+}
+
+/*
  * Hash of what the definition means: tables, join type, conditions and the
  * expressions of the result columns, in order.  Names of columns, aliases,
  * places in the text and in the range table do not matter.

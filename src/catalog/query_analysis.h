@@ -83,6 +83,8 @@ extern Query *sj_query_parse(const char *query_text);
 extern SjJoinQuery *sj_query_analyze(Query *query, const SjJoinShape *shape);
 /* Error unless the table can be a stream. */
 extern void sj_check_source(Oid relid);
+/* Hash of the columns that the join reads and of its event times. */
+extern int64 sj_input_signature(const SjJoinQuery *query);
 /* Hash of what the definition means: changes when a rename does not. */
 extern int64 sj_query_signature(const Query *query);
 

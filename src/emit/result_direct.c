@@ -33,6 +33,23 @@ is_as_created(Form_pg_attribute att, Form_pg_attribute ours)
 		att->atttypmod == ours->atttypmod;
 }
 
+/* A column of ours that has been dropped has no name to write it by. */
+void
+sj_result_check_columns(const SjResultWriter *writer)
+{
+	Relation	rel = table_open(writer->def->result, RowExclusiveLock);
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < writer->desc->natts; i++)
+		if (i >= desc->natts || TupleDescAttr(desc, i)->attisdropped)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column \"%s\" of the result has been dropped",
+							NameStr(TupleDescAttr(writer->desc, i)->attname)),
+					 errhint("Drop the join and create it again without the column.")));
+	table_close(rel, NoLock);
+}
+
 /*
  * Have our columns the types that they were created with, and the others
  * neither default nor generation?

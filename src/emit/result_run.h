@@ -66,7 +66,9 @@ extern bool sj_result_make_row(SjWriteRun *run, const SjChange *change,
 							   Datum *values, bool *isnull);
 extern void sj_result_identity(pg_uuid_t *id, const SjChange *change);
 
-/* result_direct.c: false when the table needs a statement */
+/* result_direct.c */
+extern void sj_result_check_columns(const SjResultWriter *writer);
+/* false when the table needs a statement */
 extern bool sj_result_open_direct(SjWriteRun *run);
 extern uint64 sj_result_insert_directly(SjWriteRun *run, int64 first,
 										int64 last);

@@ -272,6 +272,7 @@ sj_result_write(SjResultWriter *writer, const SjChange *changes, int64 n,
 	memset(written, 0, sizeof(SjWritten));
 	if (n == 0)
 		return;
+	sj_result_check_columns(writer);
 	run.changes = retractions_first(changes, n, &nretracted);
 
 	/* a failed statement of the direct path would leave its pages behind */

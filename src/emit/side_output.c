@@ -68,7 +68,10 @@ mix_value(uint64 half[2], Form_pg_attribute att, Datum value)
 				  strlen(DatumGetCString(value)));
 	else if (att->attbyval)
 	{
-		int64		bits = (int64) value;
+		/* what is beyond the type's length depends on who made the datum */
+		int64		bits = att->attlen == 1 ? DatumGetChar(value) :
+		att->attlen == 2 ? DatumGetInt16(value) :
+		att->attlen == 4 ? DatumGetInt32(value) : DatumGetInt64(value);
 
 		mix_bytes(half, &bits, sizeof(bits));
 	}

@@ -49,6 +49,7 @@ enum
 	Anum_base_xid,
 	Anum_base,
 	Anum_counters,
+	Anum_serial,
 	Anum_at,
 	Natts_position = Anum_at
 };
@@ -101,6 +102,7 @@ form_position(Relation rel, const SjPosition *position)
 		bytes_datum(&position->base, sizeof(position->base));
 	value[Anum_counters - 1] =
 		bytes_datum(&position->totals, sizeof(position->totals));
+	value[Anum_serial - 1] = Int64GetDatum(position->serial);
 	value[Anum_at - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
 	return heap_form_tuple(RelationGetDescr(rel), value, null);
 }
@@ -133,18 +135,17 @@ position_from_tuple(HeapTuple tuple, TupleDesc desc)
 	copy_bytes(value[Anum_base - 1], &position->base, sizeof(position->base));
 	copy_bytes(value[Anum_counters - 1], &position->totals,
 			   sizeof(position->totals));
+	position->serial = DatumGetInt64(value[Anum_serial - 1]);
 	return position;
 }
 
-/* Is 'a' further than 'b'?  A new base at the same place is further, too. */
+/* Was 'a' stored after 'b'? */
 static bool
 is_newer(const SjPosition *a, const SjPosition *b)
 {
-	if (a->tick != b->tick)
-		return a->tick > b->tick;
-	if (a->txns != b->txns)
-		return a->txns > b->txns;
-	return FullTransactionIdFollowsOrEquals(a->base_xid, b->base_xid);
+	if (a->join_id == SJ_LOG_MARK)
+		return FullTransactionIdFollows(a->base_xid, b->base_xid);
+	return a->serial > b->serial;
 }
 
 /* Puts 'position' in the place of an older one of the same join. */
@@ -196,10 +197,11 @@ insert_position(Relation rel, const SjPosition *position, int options)
 }
 
 void
-sj_position_store(const SjPosition *position)
+sj_position_store(SjPosition *position)
 {
 	Relation	rel = sj_open("position", RowExclusiveLock);
 
+	position->serial++;
 	insert_position(rel, position, 0);
 	table_close(rel, NoLock);
 }

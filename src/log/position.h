@@ -82,9 +82,11 @@ typedef struct SjPosition
 	SjLogBase	base;
 
 	SjTotals	totals;
+	int64		serial;			/* of the stored rows; the greatest counts */
 } SjPosition;
 
-extern void sj_position_store(const SjPosition *position);
+/* Gives the position its next serial number. */
+extern void sj_position_store(SjPosition *position);
 
 /*
  * A position of no join, whose base_xid says how far the log has been emptied:

@@ -244,17 +244,9 @@ start_engine(SjTask *task, SjBatch *batch, const SjLogSettings *settings)
 {
 	SjClock		clock = {{SJ_TIME_MIN, SJ_TIME_MIN},
 	{SJ_TIME_MIN, SJ_TIME_MIN}, SJ_TIME_MIN, SJ_TIME_MIN};
-	MemoryContext old;
 
 	sj_task_apply_settings(task, settings);
-	sj_arena_reset(sj_join_slot_number(task->slot) + 1);
-	old = MemoryContextSwitchTo(task->context);
-	task->engine = sj_engine_create(&task->arena, &task->op, &clock);
-	MemoryContextSwitchTo(old);
-	if (task->engine == NULL)
-		sj_no_memory(task);
-	task->slot->state_root = sj_engine_root(task->engine);
-	task->slot->state_clean = false;
+	sj_task_create_state(task, &clock);
 	memset(&batch->position, 0, sizeof(SjPosition));
 	batch->position.join_id = task->def->join_id;
 }

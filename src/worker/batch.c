@@ -131,11 +131,12 @@ finish_batch(SjTask *task, SjBatch *batch, TimestampTz started)
 	task->position = batch->position;
 	sj_task_set_tick(task, &task->tick, batch->tick);
 	sj_engine_end_batch(task->engine);
-	task->slot->state_tick = task->position.tick;
-	task->slot->state_txns = task->position.txns;
-	task->slot->state_clean = true;
 	if (batch->consumed)
+	{
+		sj_task_state_is_clean(task);
 		count_batch(task, batch, started);
+	}
+	task->slot->state_clean = true;
 	sj_task_publish(task);
 	sj_batch_reset(task, batch);
 }

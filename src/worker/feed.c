@@ -326,6 +326,8 @@ sj_feed_image_safely(SjTask *task, SjBatch *batch, SjSide side,
 	see_event_time(task, batch, side, layout, image, captured_at);
 	reject(task, batch, side, SJ_OP_INSERT, SJ_REASON_ERROR, seq, SJ_TIME_MIN,
 		   sj_input_tuple(&task->input[side], layout, image), NULL, error);
+	batch->position.totals.input[side].rows_in++;
+	batch->rows++;
 }
 
 /* Takes the record at hand with its errors caught. */

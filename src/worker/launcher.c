@@ -4,9 +4,9 @@
  *	  The process that starts workers where joins are.
  *
  * The launcher is connected to no database.  When the server starts it asks
- * for a worker in each database that takes connections, one after the other: a
- * worker that finds no join leaves at once, and only then does the next
- * database get its turn with it.  Later, create_join() asks for a worker.
+ * for a worker in each database that takes connections; at most
+ * sjoin.max_workers run at a time, and one that finds no join leaves at once
+ * and makes room for the next.  Later, create_join() asks for a worker.
  * Workers that end for another reason than having nothing to do are started
  * again, after a delay that doubles.
  *
@@ -65,17 +65,20 @@ sj_launcher_register(void)
 	RegisterBackgroundWorker(&worker);
 }
 
-void
+bool
 sj_request_worker(Oid database)
 {
-	SjDatabaseSlot *slot = sj_database_slot(database, true);
+	SjDatabaseSlot *slot = sj_database_slot_or_null(database);
 
+	if (slot == NULL)
+		return false;
 	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
 	slot->wanted = true;
 	slot->start_after = 0;
 	LWLockRelease(sj_shared->lock);
 	sj_wake_worker(slot);
 	sj_wake_launcher();
+	return true;
 }
 
 static void
@@ -184,8 +187,9 @@ reap_worker(int i)
 	workers[i] = NULL;
 	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
 	wanted = slot->wanted;
-	if (wanted)
+	if (wanted && !slot->left)
 		slot->start_after = sj_now() + restart_delay(++slot->failures);
+	slot->left = false;
 	LWLockRelease(sj_shared->lock);
 
 	if (wanted && !database_exists(slot->database))
@@ -248,28 +252,30 @@ look_after_workers(void)
 	return wait_ms;
 }
 
-/* Asks for a worker in each database, to find the joins that there are. */
-static void
-request_all_workers(void)
+/*
+ * Asks for a worker in each of the databases, to find the joins that there are,
+ * as long as there is room; the others get their turn when workers have left.
+ */
+static List *
+request_workers(List *databases)
 {
-	List	   *databases = connectable_databases(TopMemoryContext);
-	ListCell   *lc;
-
-	foreach(lc, databases)
-		sj_request_worker(lfirst_oid(lc));
-	list_free(databases);
+	while (databases != NIL && sj_request_worker(linitial_oid(databases)))
+		databases = list_delete_first(databases);
+	return databases;
 }
 
 void
 sjoin_launcher_main(Datum arg)
 {
+	List	   *unseen;			/* databases not looked into yet */
+
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	attach_launcher();
-	request_all_workers();
+	unseen = connectable_databases(TopMemoryContext);
 	for (;;)
 	{
 		long		wait_ms;
@@ -281,6 +287,7 @@ sjoin_launcher_main(Datum arg)
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
 		}
+		unseen = request_workers(unseen);
 		wait_ms = look_after_workers();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

@@ -16,7 +16,8 @@
 /* From _PG_init, while preloading. */
 extern void sj_launcher_register(void);
 
-/* Asks for a worker in this database; when 'slot' has one, it is woken. */
-extern void sj_request_worker(Oid database);
+/* Asks for a worker in the database, or wakes the one that it has; false when
+ * there is no room for another database. */
+extern bool sj_request_worker(Oid database);
 
 #endif							/* SJ_LAUNCHER_H */

@@ -36,29 +36,6 @@ can_adopt(const SjTask *task)
 		slot->state_txns == task->position.txns;
 }
 
-static void
-drop_state(SjTask *task)
-{
-	task->slot->state_clean = false;
-	task->slot->state_root = SJ_NO_PAGE;
-	task->engine = NULL;
-	sj_arena_reset(sj_join_slot_number(task->slot) + 1);
-}
-
-static void
-create_engine(SjTask *task, const SjLogClock *log_clock)
-{
-	SjClock		clock;
-	MemoryContext old = MemoryContextSwitchTo(task->context);
-
-	sj_clock_from_log(log_clock, &clock);
-	task->engine = sj_engine_create(&task->arena, &task->op, &clock);
-	MemoryContextSwitchTo(old);
-	if (task->engine == NULL)
-		sj_no_memory(task);
-	task->slot->state_root = sj_engine_root(task->engine);
-}
-
 /* Takes in a row that was carried forward. */
 static void
 restore_row(void *arg, const SjCarriedRow *carried, MinimalTuple tuple)
@@ -125,11 +102,12 @@ sj_task_rebuild(SjTask *task)
 {
 	const SjPosition *position = &task->position;
 	MemoryContext old;
+	SjClock		clock;
 
 	sj_task_apply_settings(task, &position->base.settings);
 	if (can_adopt(task))
 	{
-		old = MemoryContextSwitchTo(task->context);
+		old = MemoryContextSwitchTo(task->engine_context);
 		task->engine = sj_engine_attach(&task->arena, &task->op,
 										task->slot->state_root);
 		MemoryContextSwitchTo(old);
@@ -138,8 +116,8 @@ sj_task_rebuild(SjTask *task)
 	}
 
 	sj_join_slot_set_state(task->slot, SJ_JOIN_REBUILDING);
-	drop_state(task);
-	create_engine(task, &position->base.clock);
+	sj_clock_from_log(&position->base.clock, &clock);
+	sj_task_create_state(task, &clock);
 	if (FullTransactionIdIsValid(position->base_xid))
 		sj_checkpoint_read(task->def->join_id, position->base_xid,
 						   restore_row, task);
@@ -151,15 +129,13 @@ sj_task_rebuild(SjTask *task)
 	task->nknown_failures = 0;
 	sj_batch_reset(task, &task->batch);
 	check_clock(task);
-	task->slot->state_tick = position->tick;
-	task->slot->state_txns = position->txns;
-	task->slot->state_clean = true;
+	sj_task_state_is_clean(task);
 	pg_atomic_fetch_add_u64(&task->slot->restarts, 1);
 }
 
 /*
  * Is the log since the base long enough for carrying the state forward to be
- * cheap beside it, or have the settings changed?
+ * cheap beside it?
  */
 bool
 sj_task_wants_checkpoint(const SjTask *task)
@@ -194,6 +170,7 @@ sj_task_checkpoint(SjTask *task)
 	task->position = position;
 	task->base_xmin = task->tick->xmin;
 	task->first_tick = position.base_tick;
+	sj_task_state_is_clean(task);
 	task->base_chunks = 0;
 	sj_task_apply_settings(task, &position.base.settings);
 	sj_batch_reset(task, &task->batch);

@@ -19,6 +19,7 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "relations.h"
+#include "storage/lock.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "worker/worker.h"
@@ -232,9 +233,7 @@ backfill(SjTask *task)
 	sj_task_set_tick(task, &task->tick, start);
 	task->base_xmin = start->xmin;
 	task->first_tick = task->position.tick;
-	task->slot->state_tick = task->position.tick;
-	task->slot->state_txns = 0;
-	task->slot->state_clean = true;
+	sj_task_state_is_clean(task);
 	sj_batch_reset(task, &task->batch);
 }
 
@@ -360,10 +359,7 @@ clean_up_task(SjTask *task, const ErrorData *error)
 	task->replaying = false;
 	task->careful = false;
 	task->nknown_failures = 0;
-	task->engine = NULL;
-	task->slot->state_clean = false;
-	task->slot->state_root = SJ_NO_PAGE;
-	sj_arena_reset(sj_join_slot_number(task->slot) + 1);
+	sj_task_drop_state(task);
 	sj_batch_reset(task, &task->batch);
 }
 
@@ -386,6 +382,7 @@ run_task_safely(SjTask *task)
 		EmitErrorReport();
 		FlushErrorState();
 		AbortOutOfAnyTransaction();
+		LockReleaseSession(USER_LOCKMETHOD);
 		MemoryContextSwitchTo(sj_worker.turn);
 		note_failure(task, error);
 		clean_up_task(task, error);

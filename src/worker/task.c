@@ -245,6 +245,8 @@ read_definition(SjTask *task)
 		sj_task_stop(task, "has got another definition");
 	sj_join_shape(task->def, &shape);
 	task->query = sj_query_analyze(query, &shape);
+	if (sj_input_signature(task->query) != task->def->input_signature)
+		sj_task_stop(task, "reads other columns of its inputs than it was created with");
 	if (sj_join_is_final(task->def))
 		task->query->bounds.timeout[SJ_LEFT] =
 			task->query->bounds.timeout[SJ_RIGHT] = -1;
@@ -405,6 +407,41 @@ publish_input(SjTask *task, SjSide side, const SjClock *clock,
 						(uint64) clock->max_event_time[side]);
 }
 
+/* The state is that of the position, which has been stored. */
+void
+sj_task_state_is_clean(SjTask *task)
+{
+	task->slot->state_tick = task->position.tick;
+	task->slot->state_txns = task->position.txns;
+	task->slot->state_clean = true;
+}
+
+/* Gives back the state, in shared memory and here. */
+void
+sj_task_drop_state(SjTask *task)
+{
+	task->engine = NULL;
+	task->slot->state_clean = false;
+	task->slot->state_root = SJ_NO_PAGE;
+	sj_arena_reset(sj_join_slot_number(task->slot) + 1);
+	MemoryContextReset(task->engine_context);
+}
+
+/* An empty state with the given clock. */
+void
+sj_task_create_state(SjTask *task, const SjClock *clock)
+{
+	MemoryContext old;
+
+	sj_task_drop_state(task);
+	old = MemoryContextSwitchTo(task->engine_context);
+	task->engine = sj_engine_create(&task->arena, &task->op, clock);
+	MemoryContextSwitchTo(old);
+	if (task->engine == NULL)
+		sj_no_memory(task);
+	task->slot->state_root = sj_engine_root(task->engine);
+}
+
 /* Copies figures of the task to its slot. */
 void
 sj_task_publish(SjTask *task)
@@ -453,6 +490,8 @@ sj_task_create(const SjJoinDef *def)
 	task->recheck = true;
 	task->batch.context = AllocSetContextCreate(context, "sjoin batch",
 												ALLOCSET_DEFAULT_SIZES);
+	task->engine_context = AllocSetContextCreate(context, "sjoin engine",
+												 ALLOCSET_DEFAULT_SIZES);
 	task->slot = sj_join_slot(def->join_id, true);
 	MemoryContextSwitchTo(old);
 	if (task->slot == NULL)

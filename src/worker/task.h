@@ -72,6 +72,7 @@ typedef struct SjTask
 	SjOperator	op;
 	SjArena		arena;
 	SjEngine   *engine;			/* NULL: none yet */
+	MemoryContext engine_context;	/* its memory in this process */
 	bool		has_position;
 	SjPosition	position;		/* durable */
 	SjTick	   *tick;			/* of the position */
@@ -101,6 +102,9 @@ extern void sj_task_compile(SjTask *task);
 extern void sj_task_settings(SjTask *task, SjLogSettings *settings);
 extern void sj_task_apply_settings(SjTask *task, const SjLogSettings *settings);
 extern void sj_task_publish(SjTask *task);
+extern void sj_task_state_is_clean(SjTask *task);
+extern void sj_task_drop_state(SjTask *task);
+extern void sj_task_create_state(SjTask *task, const SjClock *clock);
 extern void sj_task_set_tick(SjTask *task, SjTick **to, const SjTick *tick);
 extern void sj_clock_to_log(const SjClock *clock, SjLogClock *log_clock);
 extern void sj_clock_from_log(const SjLogClock *log_clock, SjClock *clock);

@@ -23,6 +23,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
+#include "storage/lock.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
@@ -48,6 +49,7 @@ sj_commit(void)
 {
 	PopActiveSnapshot();
 	CommitTransactionCommand();
+	LockReleaseSession(USER_LOCKMETHOD);	/* advisory locks of user code */
 	MemoryContextSwitchTo(sj_worker.turn);
 }
 
@@ -122,7 +124,10 @@ leave_if_idle(void)
 	if (pg_atomic_read_u64(&sj_worker.slot->definitions) == sj_worker.definitions)
 	{
 		sj_worker.slot->wanted = false;
-		sj_worker.slot->failures = 0;
+		sj_worker.slot->worker_pid = 0;
+		sj_worker.slot->worker_latch = NULL;
+		sj_worker.slot->database = InvalidOid;
+		sj_worker.slot->left = true;
 		leave = true;
 	}
 	LWLockRelease(sj_shared->lock);
@@ -242,25 +247,51 @@ take_turn(void)
 	return more;
 }
 
+/*
+ * A turn whose errors do not end the process; those of tasks do not get here.
+ * After one the worker waits a little before the next turn.
+ */
+static bool
+take_turn_safely(long *sleep_ms)
+{
+	volatile bool more = false;
+
+	PG_TRY();
+	{
+		CHECK_FOR_INTERRUPTS();
+		more = take_turn();
+		*sleep_ms = time_to_sleep(more);
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(sj_worker.turn);
+		EmitErrorReport();
+		FlushErrorState();
+		AbortOutOfAnyTransaction();
+		*sleep_ms = sj_restart_delay;
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	return more;
+}
+
 void
 sjoin_worker_main(Datum arg)
 {
 	start_up(DatumGetInt32(arg));
 	sj_worker.turn = AllocSetContextCreate(TopMemoryContext, "sjoin turn",
-								 ALLOCSET_DEFAULT_SIZES);
+										   ALLOCSET_DEFAULT_SIZES);
 	for (;;)
 	{
-		bool		more;
+		long		sleep_ms;
 
-		CHECK_FOR_INTERRUPTS();
 		ResetLatch(MyLatch);
-		MemoryContextReset(sj_worker.turn);
 		MemoryContextSwitchTo(sj_worker.turn);
-		more = take_turn();
-		if (more)
-			continue;
-		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 time_to_sleep(more), PG_WAIT_EXTENSION);
+		MemoryContextReset(sj_worker.turn);
+		if (!take_turn_safely(&sleep_ms))
+			(void) WaitLatch(MyLatch,
+							 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							 sleep_ms, PG_WAIT_EXTENSION);
 	}
 }
