@@ -264,6 +264,11 @@ CREATE FUNCTION sjoin.input_stats(
     AS 'MODULE_PATHNAME', 'sjoin_input_stats';
 COMMENT ON FUNCTION sjoin.input_stats() IS 'figures of the inputs of the running joins of this database';
 
+CREATE FUNCTION sjoin.worker_stats(OUT pid integer, OUT datid oid, OUT joins bigint) RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED
+    AS 'MODULE_PATHNAME', 'sjoin_worker_stats';
+COMMENT ON FUNCTION sjoin.worker_stats() IS 'worker processes of the cluster and the number of joins they run';
+
 CREATE FUNCTION sjoin.event_time(usec bigint) RETURNS timestamptz
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'sjoin_event_time';
@@ -328,12 +333,11 @@ CREATE VIEW sjoin.stat_inputs AS
 COMMENT ON VIEW sjoin.stat_inputs IS 'statistics of the inputs of joins';
 
 CREATE VIEW sjoin.stat_workers AS
-    SELECT a.pid, a.datname, a.state, a.wait_event_type, a.wait_event, a.backend_start,
-           CASE WHEN a.datid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-                THEN (SELECT count(*) FROM sjoin.join_def) END AS joins
-      FROM pg_stat_activity a
-     WHERE a.backend_type = 'sjoin worker';
-COMMENT ON VIEW sjoin.stat_workers IS 'sjoin worker processes of the cluster; joins only for this database';
+    SELECT w.pid, d.datname, a.state, a.wait_event_type, a.wait_event, a.backend_start, w.joins
+      FROM sjoin.worker_stats() w
+      JOIN pg_database d ON d.oid = w.datid
+      LEFT JOIN pg_stat_activity a ON a.pid = w.pid;
+COMMENT ON VIEW sjoin.stat_workers IS 'sjoin worker processes of the cluster, with the number of joins they run';
 
 CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
     SELECT r.late_id, j.result::regclass AS result,

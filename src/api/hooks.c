@@ -129,7 +129,9 @@ relation_dropped(Oid relid)
 		sj_definitions_changed();	/* the extension goes */
 	if (!OidIsValid(sj_relation_oid("join_def")) ||
 		!OidIsValid(sj_relation_oid("stream_def")) ||
-		!OidIsValid(sj_relation_oid("layout")))
+		!OidIsValid(sj_relation_oid("layout")) ||
+		!OidIsValid(sj_relation_oid("late_row")) ||
+		!OidIsValid(sj_relation_oid("late_row_join_id")))
 		return;
 	join = sj_join_def_by_result(relid);
 	if (join != NULL)

@@ -33,6 +33,7 @@
 #include "common/int.h"
 #include "commands/sequence.h"
 #include "emit/result_table.h"
+#include "emit/side_output.h"
 #include "executor/spi.h"
 #include "guc.h"
 #include "log/tick.h"
@@ -454,6 +455,7 @@ sj_forget_join(const SjJoinDef *def)
 		if (get_rel_name(def->input[side]) != NULL &&
 			!is_still_read(def->input[side], def->join_id))
 			sj_layout_delete(def->input[side]);
+	sj_late_rows_delete(def->join_id);
 	sj_join_def_delete(def->join_id);
 	sj_definitions_changed();
 }

@@ -211,6 +211,27 @@ sj_late_rows_store(int32 join_id, const SjJoinPlan *plan, List *late_rows)
 	table_close(rel, NoLock);
 }
 
+void
+sj_late_rows_delete(int32 join_id)
+{
+	Relation	rel = sj_open("late_row", RowExclusiveLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(join_id));
+	scan = systable_beginscan(rel, sj_relation_oid("late_row_join_id"), true,
+							  NULL, 1, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		CatalogTupleDelete(rel, &tuple->t_self);
+	}
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+}
+
 int
 sj_failure_compare(const void *a, const void *b)
 {

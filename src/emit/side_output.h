@@ -58,6 +58,9 @@ typedef struct SjLateRow
 extern void sj_late_rows_store(int32 join_id, const SjJoinPlan *plan,
 							   List *late_rows);
 
+/* Those of a join that is dropped. */
+extern void sj_late_rows_delete(int32 join_id);
+
 /*
  * What failed with an error earlier (R8, R9): a record of the log for one side
  * ('I': seq, 0), or a pair ('P': left seq, right seq).

@@ -27,6 +27,7 @@
 
 PG_FUNCTION_INFO_V1(sjoin_join_stats);
 PG_FUNCTION_INFO_V1(sjoin_input_stats);
+PG_FUNCTION_INFO_V1(sjoin_worker_stats);
 PG_FUNCTION_INFO_V1(sjoin_event_time);
 
 /* A row being filled from the left. */
@@ -254,6 +255,38 @@ sjoin_input_stats(PG_FUNCTION_ARGS)
 			add_clock_time(&row, (TimestampTz) pg_atomic_read_u64(&input->last_row_at));
 			put(rsinfo, &row);
 		}
+	}
+	return (Datum) 0;
+}
+
+static int64
+joins_of(Oid database)
+{
+	int64		n = 0;
+
+	for (int i = 0; i < sj_max_joins; i++)
+		if (sj_shared->joins[i].database == database)
+			n++;
+	return n;
+}
+
+Datum
+sjoin_worker_stats(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; sj_shared != NULL && i < SJ_MAX_DATABASES; i++)
+	{
+		SjDatabaseSlot *slot = &sj_shared->databases[i];
+		Row			row = {.n = 0};
+
+		if (!OidIsValid(slot->database) || slot->worker_pid == 0)
+			continue;
+		add(&row, Int32GetDatum(slot->worker_pid), false);
+		add(&row, ObjectIdGetDatum(slot->database), false);
+		add(&row, Int64GetDatum(joins_of(slot->database)), false);
+		put(rsinfo, &row);
 	}
 	return (Datum) 0;
 }
