@@ -366,8 +366,7 @@ create_join(SjJoinDef *def, const char *schema, const char *name)
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		capture_input(&query->input[side]);
 	describe(def, query);
-	if (!def->with_data)
-		def->start = sj_tick_serialize(sj_tick_take(0, GetLatestSnapshot()));
+	def->start = sj_tick_serialize(sj_tick_take(0, GetLatestSnapshot()));
 	def->join_id = (int32) nextval_internal(sj_relation_oid("join_id"), false);
 	sj_join_def_insert(def);
 	sj_definitions_changed();

@@ -131,7 +131,8 @@ static void
 put_pending(Verification *v)
 {
 	SjTaskInput inputs[2];
-	SjTick	   *before = sj_consumed_tick(v->def, v->position->tick);
+	SjTick	   *before = sj_consumed_tick(v->def, v->position,
+										v->position->tick);
 	SjTick	   *now = sj_tick_take(0, v->snapshot);
 
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
@@ -283,7 +284,7 @@ comparison(const Verification *v)
 	char	   *got;
 
 	spec.final = sj_join_is_final(v->def);
-	spec.start = v->def->start == NULL ? NULL : start_literal(v->def->start);
+	spec.start = v->def->with_data ? NULL : start_literal(v->def->start);
 	spec.due_before = v->rejections.truncated ? SJ_TIME_MIN :
 		spec.final ? v->position->clock.horizon : v->position->clock.watermark;
 	spec.has_failed_pairs = v->rejections.failed_pairs;

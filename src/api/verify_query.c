@@ -306,12 +306,13 @@ append_condition(StringInfo buf, const char *condition)
 						 condition);
 }
 
-/* True for pairs whose evaluation failed. */
-static char *
+/* True for pairs and padded rows whose evaluation failed. */
+static const char *
 failed_pair(void)
 {
-	return psprintf("(l.sjoin_hash, r.sjoin_hash) IN (SELECT row_hash, old_hash "
-					"FROM " SJ_RECORDS " WHERE op OPERATOR(pg_catalog.=) 'P')");
+	return "EXISTS (SELECT FROM " SJ_RECORDS " f WHERE f.op OPERATOR(pg_catalog.=) 'P' "
+		"AND f.row_hash IS NOT DISTINCT FROM l.sjoin_hash "
+		"AND f.old_hash IS NOT DISTINCT FROM r.sjoin_hash)";
 }
 
 /*

@@ -126,8 +126,7 @@ def_from_tuple(HeapTuple tuple, TupleDesc desc)
 	def->query = TextDatumGetCString(value[Anum_query - 1]);
 	def->input[SJ_LEFT] = DatumGetObjectId(value[Anum_input_left - 1]);
 	def->input[SJ_RIGHT] = DatumGetObjectId(value[Anum_input_right - 1]);
-	if (!null[Anum_start - 1])
-		def->start = DatumGetByteaPCopy(value[Anum_start - 1]);
+	def->start = DatumGetByteaPCopy(value[Anum_start - 1]);
 	def->kind = TextDatumGetCString(value[Anum_kind - 1]);
 	def->join_type = TextDatumGetCString(value[Anum_join_type - 1]);
 	def->lateness = DatumGetInt64(value[Anum_lateness - 1]);
@@ -168,7 +167,6 @@ sj_join_def_insert(const SjJoinDef *def)
 	value[Anum_query - 1] = CStringGetTextDatum(def->query);
 	value[Anum_input_left - 1] = ObjectIdGetDatum(def->input[SJ_LEFT]);
 	value[Anum_input_right - 1] = ObjectIdGetDatum(def->input[SJ_RIGHT]);
-	null[Anum_start - 1] = def->start == NULL;
 	value[Anum_start - 1] = PointerGetDatum(def->start);
 	value[Anum_kind - 1] = CStringGetTextDatum(def->kind);
 	value[Anum_join_type - 1] = CStringGetTextDatum(def->join_type);

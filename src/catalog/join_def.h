@@ -54,9 +54,8 @@ typedef struct SjJoinDef
 	int64		input_signature;	/* sj_input_signature */
 	char	   *query;			/* as the user wrote it */
 	Oid			input[2];		/* tables of the left and right input */
-	bytea	   *start;			/* snapshot that it starts after, for
-								 * sj_tick_deserialize(); NULL: it reads the
-								 * rows that are there */
+	bytea	   *start;			/* snapshot of its creation, after which it
+								 * starts; for sj_tick_deserialize() */
 	const char *kind;			/* as sjoin.joins shows it */
 	const char *join_type;
 	int64		lateness;		/* allowed_lateness in force, usec */

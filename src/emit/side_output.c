@@ -94,6 +94,21 @@ sj_image_hash(TupleDesc desc, int natts, const Datum *values,
 	memcpy(hash->data, half, UUID_LEN);
 }
 
+void
+sj_tuple_hash(const SjPlanInput *input, MinimalTuple image, pg_uuid_t *hash)
+{
+	Datum	   *values = palloc(sizeof(Datum) * input->desc->natts);
+	bool	   *nulls = palloc(sizeof(bool) * input->desc->natts);
+	HeapTupleData htup;
+
+	htup.t_len = image->t_len + MINIMAL_TUPLE_OFFSET;
+	htup.t_data = (HeapTupleHeader) ((char *) image - MINIMAL_TUPLE_OFFSET);
+	heap_deform_tuple(&htup, input->desc, values, nulls);
+	sj_image_hash(input->desc, input->ncolumns, values, nulls, hash);
+	pfree(values);
+	pfree(nulls);
+}
+
 /* The first natts columns of a tuple as a record datum with their names. */
 static Datum
 record_of(TupleDesc desc, int natts, Datum *values, bool *nulls)

@@ -77,6 +77,10 @@ typedef struct SjFailure
 extern SjFailure *sj_failures_load(int32 join_id, int *n);
 extern int	sj_failure_compare(const void *a, const void *b);
 
+/* That of the columns of an input's tuple, computed keys left out. */
+extern void sj_tuple_hash(const SjPlanInput *input, MinimalTuple image,
+						  pg_uuid_t *hash);
+
 /* 128-bit hash of an image: equal images, and in practice only these, agree. */
 extern void sj_image_hash(TupleDesc desc, int natts, const Datum *values,
 						  const bool *nulls, pg_uuid_t *hash);

@@ -62,6 +62,9 @@ typedef struct SjLogSettings
  */
 typedef struct SjLogBase
 {
+	int64		start_tick;		/* consumed by the creation of the join, which
+								 * saw more than this tick and less than the
+								 * next */
 	SjLogClock	clock;
 	SjLogSettings settings;
 } SjLogBase;

@@ -3,13 +3,12 @@
  * backfill.c
  *	  A join's first position: the rows that its tables have already (A13).
  *
- * All of it is one transaction with one snapshot, which is also a tick: the
- * tables are read as that tick sees them, so the captured rows up to the tick
- * are skipped and no row is in neither or both.  Both inputs are read in order
- * of event time and merged, so nothing of the history is late.  Results are
- * written chunk by chunk, what is live at the end is carried into the log, and
- * one commit makes it all durable with the position; until then a failure
- * starts it again.
+ * The history of a join is what its tables held at its creation (window.c);
+ * everything captured since is consumed from the log, so no row is in neither
+ * or both.  Both inputs are read under one snapshot, in order of event time,
+ * and merged, so nothing of the history is late.  Results are written chunk by
+ * chunk, what is live at the end is carried into the log, and one commit makes
+ * it all durable with the position; until then a failure starts it again.
  *
  * IDENTIFICATION
  *	  src/worker/backfill.c
@@ -29,7 +28,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "worker/task.h"
+#include "worker/window.h"
 
 /* Rows that are one step. */
 #define ROWS_PER_STEP	1000
@@ -96,7 +95,7 @@ open_history(SjTask *task, SjSide side, History *history)
 	if (plan == NULL)
 		elog(ERROR, "could not read the history of an input");
 	memset(history, 0, sizeof(History));
-	/* read-only: under the active snapshot, the tick's */
+	/* read-only: under the active snapshot */
 	history->portal = SPI_cursor_open(NULL, plan, NULL, NULL, true);
 	set_history_layout(task, side, history);
 }
@@ -134,39 +133,57 @@ history_time(const SjTask *task, SjSide side, History *history)
 	return isnull ? SJ_TIME_MAX : DatumGetInt64(value);
 }
 
-/* The side whose next row is the older one; false at the end of both. */
-static bool
-next_side(const SjTask *task, History *histories, SjSide *side)
+/* Where the next row comes from: a side's table, or what has gone since. */
+typedef enum Source
 {
-	bool		left = peek_history(&histories[SJ_LEFT]) != NULL;
-	bool		right = peek_history(&histories[SJ_RIGHT]) != NULL;
+	FROM_LEFT,
+	FROM_RIGHT,
+	FROM_BYGONES,
+	FROM_NOWHERE
+} Source;
 
-	if (!left && !right)
-		return false;
-	if (left && right)
-		*side = history_time(task, SJ_RIGHT, &histories[SJ_RIGHT]) <
-			history_time(task, SJ_LEFT, &histories[SJ_LEFT]) ?
-			SJ_RIGHT : SJ_LEFT;
-	else
-		*side = left ? SJ_LEFT : SJ_RIGHT;
-	return true;
+/* The source whose next row is the oldest. */
+static Source
+next_source(const SjTask *task, History *histories, const SjWindow *window,
+			int next_bygone)
+{
+	Source		source = FROM_NOWHERE;
+	SjTime		oldest = SJ_TIME_MAX;
+
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		SjTime		event_time = history_time(task, side, &histories[side]);
+
+		if (peek_history(&histories[side]) != NULL &&
+			(source == FROM_NOWHERE || event_time < oldest))
+		{
+			source = side == SJ_LEFT ? FROM_LEFT : FROM_RIGHT;
+			oldest = event_time;
+		}
+	}
+	if (next_bygone < window->nbygones &&
+		(source == FROM_NOWHERE ||
+		 window->bygones[next_bygone].event_time < oldest))
+		source = FROM_BYGONES;
+	return source;
 }
 
-/* Feeds a row with its errors caught. */
+/* Feeds the next row of a table, unless it came after the join's creation. */
 static void
 feed_row(SjTask *task, SjBatch *batch, SjSide side, History *history,
-		 int64 seq, TimestampTz now)
+		 SjWindow *window, int64 seq, TimestampTz now)
 {
-	HeapTuple	row = history->rows->vals[history->next];
+	HeapTuple	row = history->rows->vals[history->next++];
 	MinimalTuple image;
 
 	/* values out of line are the table's, which may let them go */
 	if (HeapTupleHasExternal(row))
 		row = toast_flatten_tuple(row, history->rows->tupdesc);
 	image = minimal_tuple_from_heap_tuple(row);
-	sj_feed_image_safely(task, batch, side, &history->layout, image, seq, now);
+	if (!sj_window_takes(window, &task->input[side], image))
+		sj_feed_image_safely(task, batch, side, &history->layout, image, seq,
+							 now);
 	pfree(image);
-	history->next++;
 }
 
 /* Writes what has come up and lets go what has expired. */
@@ -197,22 +214,39 @@ write_chunk(SjTask *task, SjBatch *batch)
 }
 
 static void
-feed_histories(SjTask *task, SjBatch *batch)
+feed_histories(SjTask *task, SjBatch *batch, SjWindow *window)
 {
 	History		histories[2];
-	SjSide		side;
+	Source		source;
 	TimestampTz now = sj_now();
 	int64		nrows = 0;
+	int64		seq = 0;
+	int			next_bygone = 0;
 
 	SPI_connect();
-	for (side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		open_history(task, side, &histories[side]);
-	while (next_side(task, histories, &side))
+	while ((source = next_source(task, histories, window,
+								 next_bygone)) != FROM_NOWHERE)
 	{
-		int64		seq = sj_numbers_take(1);
-
 		CHECK_FOR_INTERRUPTS();
-		feed_row(task, batch, side, &histories[side], seq, now);
+		if (nrows % ROWS_PER_STEP == 0)
+			seq = sj_numbers_take(ROWS_PER_STEP);
+		if (source == FROM_BYGONES)
+		{
+			SjBygone   *bygone = &window->bygones[next_bygone++];
+
+			sj_feed_image_safely(task, batch, bygone->side,
+								 &histories[bygone->side].layout,
+								 bygone->image, seq, now);
+		}
+		else
+		{
+			SjSide		side = source == FROM_LEFT ? SJ_LEFT : SJ_RIGHT;
+
+			feed_row(task, batch, side, &histories[side], window, seq, now);
+		}
+		seq++;
 		if (++nrows % ROWS_PER_STEP == 0)
 			sj_engine_end_step(task->engine);
 		if (batch->rows >= ROWS_PER_WRITE)
@@ -233,6 +267,7 @@ store_first_position(SjTask *task, SjBatch *batch, int64 tick_number,
 	sj_clock_to_log(sj_engine_clock(task->engine), &position->clock);
 	position->tick = position->base_tick = tick_number;
 	position->txns = position->base_txns = 0;
+	position->base.start_tick = tick_number;
 	position->base.clock = position->clock;
 	position->base.settings = *settings;
 	position->base_xid = sj_checkpoint_write(task->def->join_id, task->engine);
@@ -251,39 +286,12 @@ start_engine(SjTask *task, SjBatch *batch, const SjLogSettings *settings)
 	batch->position.join_id = task->def->join_id;
 }
 
-/*
- * Runs the backfill in the current transaction, whose active snapshot is that
- * of 'tick'.  Caller commits, and then tells the task.
- */
-void
-sj_task_backfill(SjTask *task, SjTick *tick)
-{
-	SjBatch    *batch = &task->batch;
-	SjLogSettings settings;
-	SjSandbox	sandbox;
-
-	sj_join_slot_set_state(task->slot, SJ_JOIN_BACKFILLING);
-	sj_task_settings(task, &settings);
-	start_engine(task, batch, &settings);
-
-	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
-	sj_batch_constraints_immediate();
-	feed_histories(task, batch);
-	sj_sandbox_leave(&sandbox);
-	sj_tick_store(tick);
-	store_first_position(task, batch, tick->number, &settings);
-}
-
-/*
- * The first position of a join that starts with its creation: the newest tick
- * that was not taken later than that.
- */
-void
-sj_task_start_empty(SjTask *task, const SjTick *latest)
+/* The newest tick that was not taken later than the join was created. */
+static int64
+start_tick(const SjTask *task, const SjTick *latest)
 {
 	SjTick	   *start = sj_tick_deserialize(task->def->start, 0);
 	int64		number = latest->number;
-	SjLogSettings settings;
 
 	while (number > 0)
 	{
@@ -293,7 +301,36 @@ sj_task_start_empty(SjTask *task, const SjTick *latest)
 			break;
 		number--;
 	}
+	return number;
+}
+
+static void
+read_histories(SjTask *task, SjBatch *batch)
+{
+	SjWindow	window;
+	SjSandbox	sandbox;
+
+	sj_join_slot_set_state(task->slot, SJ_JOIN_BACKFILLING);
+	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
+	sj_batch_constraints_immediate();
+	sj_window_read(task, &window);
+	feed_histories(task, batch, &window);
+	sj_sandbox_leave(&sandbox);
+}
+
+/*
+ * Makes the first position, in the current transaction and under its active
+ * snapshot.  Caller commits, and then tells the task.
+ */
+void
+sj_task_start(SjTask *task, const SjTick *latest)
+{
+	SjBatch    *batch = &task->batch;
+	SjLogSettings settings;
+
 	sj_task_settings(task, &settings);
-	start_engine(task, &task->batch, &settings);
-	store_first_position(task, &task->batch, number, &settings);
+	start_engine(task, batch, &settings);
+	if (task->def->with_data)
+		read_histories(task, batch);
+	store_first_position(task, batch, start_tick(task, latest), &settings);
 }

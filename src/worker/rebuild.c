@@ -56,7 +56,8 @@ static void
 replay_log(SjTask *task)
 {
 	SjBatch    *batch = &task->batch;
-	SjTick	   *before = sj_consumed_tick(task->def, task->position.base_tick);
+	SjTick	   *before = sj_consumed_tick(task->def, &task->position,
+										task->position.base_tick);
 	int64		ignored;
 
 	batch->position = task->position;

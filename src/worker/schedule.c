@@ -57,11 +57,8 @@ adopt_position(SjTask *task, List *positions)
 	ListCell   *lc;
 	SjTick	   *base;
 
-	if (task->def->start != NULL)
-	{
-		task->base_xmin = sj_tick_deserialize(task->def->start, 0)->xmin;
-		task->first_tick = 0;
-	}
+	task->base_xmin = sj_tick_deserialize(task->def->start, 0)->xmin;
+	task->first_tick = 0;
 	foreach(lc, positions)
 	{
 		SjPosition *position = lfirst(lc);
@@ -72,7 +69,8 @@ adopt_position(SjTask *task, List *positions)
 			continue;
 		task->position = *position;
 		task->has_position = true;
-		base = sj_consumed_tick_if_kept(task->def, position->base_tick);
+		base = sj_consumed_tick_if_kept(task->def, position,
+										position->base_tick);
 		task->base_xmin = base == NULL ? FirstNormalFullTransactionId :
 			base->xmin;
 		task->first_tick = position->base_tick;
@@ -85,11 +83,10 @@ check_log(SjTask *task)
 {
 	if (task->has_position && task->tick == NULL)
 		sj_task_set_tick(task, &task->tick,
-						 sj_consumed_tick_if_kept(task->def,
+						 sj_consumed_tick_if_kept(task->def, &task->position,
 												  task->position.tick));
 	if ((task->has_position && task->tick == NULL) ||
-		((task->has_position || task->def->start != NULL) &&
-		 FullTransactionIdPrecedes(task->base_xmin, sj_worker.log_mark)))
+		FullTransactionIdPrecedes(task->base_xmin, sj_worker.log_mark))
 		sj_task_stop(task, "has been out of use for too long: the event log no longer has what it needs");
 }
 
@@ -199,39 +196,23 @@ sj_worker_read_definitions(void)
 	sj_worker.read_definitions = false;
 }
 
-/*
- * First position of a join: its history, which is a tick of its own, or the
- * moment of its creation.
- */
+/* First position of a join: its history, up to the moment of its creation. */
 static void
-backfill(SjTask *task)
+start(SjTask *task)
 {
 	SjTick	   *tick;
-	SjTick	   *start = NULL;
 
 	sj_begin();
+	sj_task_start(task, sj_worker.latest);
 	MemoryContextSwitchTo(sj_worker.turn);
-	tick = sj_tick_take(sj_worker_next_tick(), GetActiveSnapshot());
-	MemoryContextSwitchTo(CurTransactionContext);
-	if (task->def->with_data)
-		sj_task_backfill(task, tick);
-	else
-	{
-		sj_task_start_empty(task, sj_worker.latest);
-		MemoryContextSwitchTo(sj_worker.turn);
-		start = sj_consumed_tick(task->def, task->batch.position.tick);
-	}
+	tick = sj_consumed_tick(task->def, &task->batch.position,
+							task->batch.position.tick);
 	sj_commit();
 
-	if (start == NULL)
-	{
-		sj_worker_set_latest(tick);
-		start = tick;
-	}
 	task->position = task->batch.position;
 	task->has_position = true;
-	sj_task_set_tick(task, &task->tick, start);
-	task->base_xmin = start->xmin;
+	sj_task_set_tick(task, &task->tick, tick);
+	task->base_xmin = tick->xmin;
 	task->first_tick = task->position.tick;
 	sj_task_state_is_clean(task);
 	sj_batch_reset(task, &task->batch);
@@ -285,7 +266,7 @@ make_ready(SjTask *task)
 	if (task->recheck)
 		compile(task);
 	if (!task->has_position)
-		backfill(task);
+		start(task);
 	else if (task->engine == NULL)
 		rebuild(task);
 	if (task->check_settings && !task->batch.fed)

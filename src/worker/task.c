@@ -340,28 +340,23 @@ sj_clock_from_log(const SjLogClock *log_clock, SjClock *clock)
 
 /*
  * What the join has seen when it has consumed the tick with this number: that
- * tick, or for a join without the rows that were there the snapshot of its
- * creation, whichever is later.  Memory in the current context.
+ * tick, or at its very start the snapshot of its creation.  Memory in the
+ * current context.
  */
 SjTick *
-sj_consumed_tick_if_kept(const SjJoinDef *def, int64 number)
+sj_consumed_tick_if_kept(const SjJoinDef *def, const SjPosition *position,
+						 int64 number)
 {
-	SjTick	   *tick = sj_tick_load(number);
-	SjTick	   *start;
-
-	if (def->start != NULL)
-	{
-		start = sj_tick_deserialize(def->start, number);
-		if (tick == NULL || sj_tick_is_later(start, tick))
-			return start;
-	}
-	return tick;
+	if (number == position->base.start_tick)
+		return sj_tick_deserialize(def->start, number);
+	return sj_tick_load(number);
 }
 
 SjTick *
-sj_consumed_tick(const SjJoinDef *def, int64 number)
+sj_consumed_tick(const SjJoinDef *def, const SjPosition *position,
+				 int64 number)
 {
-	SjTick	   *tick = sj_consumed_tick_if_kept(def, number);
+	SjTick	   *tick = sj_consumed_tick_if_kept(def, position, number);
 
 	if (tick == NULL)
 		elog(ERROR, "tick " INT64_FORMAT " is not in the log", number);
@@ -484,8 +479,7 @@ sj_task_create(const SjJoinDef *def)
 	*task->def = *def;
 	task->def->time_zone = pstrdup(def->time_zone);
 	task->def->query = pstrdup(def->query);
-	task->def->start = def->start == NULL ? NULL :
-		DatumGetByteaPCopy(PointerGetDatum(def->start));
+	task->def->start = DatumGetByteaPCopy(PointerGetDatum(def->start));
 	task->def->side_ttl = def->side_ttl ? pstrdup(def->side_ttl) : NULL;
 	task->recheck = true;
 	task->batch.context = AllocSetContextCreate(context, "sjoin batch",

@@ -130,8 +130,7 @@ extern void sj_task_checkpoint(SjTask *task);
 extern bool sj_task_wants_checkpoint(const SjTask *task);
 
 /* backfill.c */
-extern void sj_task_backfill(SjTask *task, SjTick *tick);
-extern void sj_task_start_empty(SjTask *task, const SjTick *latest);
+extern void sj_task_start(SjTask *task, const SjTick *latest);
 
 /* batch.c */
 extern bool sj_task_run_batch(SjTask *task, const SjTick *latest);
@@ -140,9 +139,12 @@ extern void sj_batch_reset(SjTask *task, SjBatch *batch);
 extern void sj_batch_constraints_immediate(void);
 
 /* The tick before which the join has consumed everything, by number. */
-extern SjTick *sj_consumed_tick(const SjJoinDef *def, int64 number);
+extern SjTick *sj_consumed_tick(const SjJoinDef *def,
+								const SjPosition *position, int64 number);
 /* The same, but NULL when the tick is no longer kept. */
-extern SjTick *sj_consumed_tick_if_kept(const SjJoinDef *def, int64 number);
+extern SjTick *sj_consumed_tick_if_kept(const SjJoinDef *def,
+										const SjPosition *position,
+										int64 number);
 /* Error that stops the join for good. */
 extern void sj_task_stop(SjTask *task, const char *reason) pg_attribute_noreturn();
 

@@ -39,8 +39,7 @@ needed_log(FullTransactionId *xid, int64 *tick, List **join_ids)
 		SjTask	   *task = lfirst(lc);
 
 		*join_ids = lappend_int(*join_ids, task->def->join_id);
-		if (task->definition_lost || (!task->has_position &&
-									  task->def->start == NULL))
+		if (task->definition_lost)
 			continue;
 		if (FullTransactionIdPrecedes(task->base_xmin, *xid))
 			*xid = task->base_xmin;

@@ -1,0 +1,115 @@
+# Checkpoints, emptied segments and rebuilds: the log is rotated after each megabyte, so all of it happens within seconds.
+use strict;
+use warnings;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Sjoin;
+
+my $node = sjoin_node('checkpoints');
+$node->append_conf('postgresql.conf', "sjoin.log_segment_size = '1MB'\nsjoin.state_memory = '128MB'");
+$node->restart;
+two_streams($node);
+left_join($node, "allowed_lateness => '3 s'");
+
+my $time = 0;
+
+# Rows around now, some seconds out of order, most of them with a partner; then event time moves on
+sub load
+{
+	my ($transactions) = @_;
+	for (1 .. $transactions)
+	{
+		$node->safe_psql('postgres', "
+			INSERT INTO a (k, ts) SELECT g % 500, " . at($time) . " + (g % 7 - 3) * interval '1 s' FROM generate_series(1, 2000) g;
+			INSERT INTO b (k, ts) SELECT g % 600, " . at($time) . " + (g % 9 - 3) * interval '1 s' FROM generate_series(1, 2000) g;");
+		$time += 4;
+	}
+}
+
+sub log_bytes
+{
+	return $node->safe_psql('postgres',
+		q{SELECT sum(pg_relation_size(oid)) FROM pg_class WHERE relnamespace = 'sjoin'::regnamespace AND relname ~ '^log_[0-9]$'});
+}
+
+sub base
+{
+	return $node->safe_psql('postgres', 'SELECT base_tick FROM sjoin.position WHERE join_id > 0 ORDER BY serial DESC LIMIT 1');
+}
+
+load(20);
+wait_and_verify($node, 'before a restart');
+my $base = base();
+cmp_ok($base, '>', 1, 'the state has been carried forward');
+
+for my $how ('clean restart', 'crash', 'worker killed', 'crash')
+{
+	if ($how eq 'clean restart')
+	{
+		$node->restart;
+	}
+	elsif ($how eq 'crash')
+	{
+		kill_and_start($node);
+	}
+	else
+	{
+		my $pid = worker_pid($node);
+		kill 'KILL', $pid;
+		ok($node->poll_query_until('postgres', 'SELECT true'), 'the server is back');
+		ok(await_worker($node, $pid), 'another worker');
+	}
+	load(8);
+	wait_and_verify($node, "after: $how");
+}
+cmp_ok(base(), '>', $base, 'and again');
+ok($node->poll_query_until('postgres',
+		q{SELECT sum(pg_relation_size(oid)) < 8 * 1024 * 1024 FROM pg_class WHERE relnamespace = 'sjoin'::regnamespace AND relname ~ '^log_[0-9]$'}),
+	'segments are emptied');
+
+# A batch that cannot be written is kept; a change of settings meanwhile must not store its state with the position before it.
+my $lock = $node->background_psql('postgres');
+$lock->query_safe('BEGIN; LOCK TABLE result IN ACCESS EXCLUSIVE MODE');
+load(1);
+$node->safe_psql('postgres', "ALTER SYSTEM SET sjoin.max_future = '2min'");
+$node->reload;
+ok($node->poll_query_until('postgres', "SELECT errors > 0 FROM sjoin.stat_joins"), 'the batch waits for the table');
+$lock->query_safe('COMMIT');
+$lock->quit;
+wait_and_verify($node, 'after the lock');
+kill_and_start($node);
+load(2);
+wait_and_verify($node, 'after the lock and a crash');
+
+# What makes the worker compile the join anew must not change its settings: rows ahead of the clock move the watermark up to max_future.
+$node->safe_psql('postgres', q{
+	CREATE TABLE c (k int, ts timestamptz);
+	CREATE TABLE d (k int, ts timestamptz);
+	SELECT sjoin.create_stream('c', 'ts', watermark_delay => '0 s', max_future => '1 hour');
+	SELECT sjoin.create_stream('d', 'ts', watermark_delay => '0 s', max_future => '1 hour');
+	SELECT sjoin.create_join('ahead', 'SELECT c.k FROM c JOIN d ON c.k = d.k AND d.ts BETWEEN c.ts AND c.ts + interval ''5 s''')});
+wait_and_verify($node, 'started', 'ahead');
+$node->safe_psql('postgres', 'CREATE FUNCTION anything() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$');
+$node->safe_psql('postgres', "INSERT INTO c VALUES (1, now() + interval '30 min'); INSERT INTO d VALUES (1, now() + interval '30 min')");
+wait_and_verify($node, 'compiled anew', 'ahead');
+is($node->safe_psql('postgres', "SELECT watermark > now() + interval '20 min' FROM sjoin.joins WHERE join_name = 'ahead'::regclass"),
+	't', 'the watermark has moved');
+kill_and_start($node);
+$node->safe_psql('postgres', "INSERT INTO d VALUES (1, now() + interval '30 min')");
+wait_and_verify($node, 'rebuilt with the same settings', 'ahead');
+
+# A join that stopped while the log went on does not start from what is left of it.
+$node->safe_psql('postgres', q{
+	SELECT sjoin.create_join('stopped', 'SELECT a.id FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval ''5 s''');
+	SELECT sjoin.wait_for('stopped')});
+my $definition = $node->safe_psql('postgres', "SELECT pg_get_viewdef('stopped_query')");
+$node->safe_psql('postgres', 'DROP VIEW stopped_query');
+ok($node->poll_query_until('postgres', "SELECT state = 'stopped' FROM sjoin.joins WHERE join_name = 'stopped'::regclass"), 'stopped');
+load(12);
+wait_and_verify($node, 'the other one goes on');
+$node->restart;
+load(1);
+wait_and_verify($node, 'also after a restart');
+is($node->safe_psql('postgres', "SELECT state FROM sjoin.joins WHERE join_name = 'stopped'::regclass"), 'stopped', 'and stopped it stays');
+
+done_testing();
