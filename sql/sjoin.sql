@@ -280,7 +280,7 @@ CREATE FUNCTION sjoin.usec_interval(usec bigint) RETURNS interval
 COMMENT ON FUNCTION sjoin.usec_interval(bigint) IS 'a setting in microseconds as an interval; NULL when it is not set';
 
 CREATE VIEW sjoin.streams AS
-    SELECT s.relid::regclass AS stream, a.attname AS event_time, a.atttypid::regtype AS event_time_type,
+    SELECT s.relid::regclass::text AS stream, a.attname AS event_time, a.atttypid::regtype AS event_time_type,
            coalesce(sjoin.usec_interval(s.watermark_delay), current_setting('sjoin.watermark_delay')::interval) AS watermark_delay,
            coalesce(sjoin.usec_interval(s.idle_timeout), current_setting('sjoin.idle_timeout')::interval) AS idle_timeout,
            s.on_idle,
@@ -295,7 +295,7 @@ CREATE VIEW sjoin.streams AS
 COMMENT ON VIEW sjoin.streams IS 'tables whose row changes are captured as events';
 
 CREATE VIEW sjoin.joins AS
-    SELECT j.result::regclass AS join_name, pg_get_userbyid(c.relowner) AS owner, coalesce(s.state, 'starting') AS state,
+    SELECT j.result::regclass::text AS join_name, pg_get_userbyid(c.relowner) AS owner, coalesce(s.state, 'starting') AS state,
            j.kind, j.join_type, j.output_mode, j.emit, sjoin.usec_interval(j.timeout) AS timeout, sjoin.usec_interval(j.ttl) AS ttl,
            sjoin.usec_interval(j.lateness) AS allowed_lateness, j.late_rows, sjoin.usec_interval(j.retention) AS retention,
            s.watermark, clock_timestamp() - s.watermark AS lag, s.last_error, s.last_sqlstate, s.last_error_at,
@@ -321,7 +321,7 @@ COMMENT ON VIEW sjoin.stat_joins IS 'statistics of joins (times in milliseconds)
 CREATE VIEW sjoin.stat_inputs AS
     SELECT j.result AS relid, n.nspname AS schemaname, c.relname AS join_name,
            CASE s.side WHEN 0 THEN j.alias_left ELSE j.alias_right END AS input,
-           (CASE s.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass AS stream,
+           (CASE s.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass::text AS stream,
            s.rows_in, s.rows_matched, s.rows_late, s.rows_expired, s.rows_null_key, s.rows_future, s.rows_filtered, s.state_rows,
            NULL::bigint AS state_keys, NULL::bigint AS state_bytes, NULL::bigint AS max_rows_per_key, NULL::text AS hottest_key,
            s.watermark, s.max_event_time, NULL::double precision AS lateness_p50, NULL::double precision AS lateness_p99,
@@ -340,10 +340,10 @@ CREATE VIEW sjoin.stat_workers AS
 COMMENT ON VIEW sjoin.stat_workers IS 'sjoin worker processes of the cluster, with the number of joins they run';
 
 CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
-    SELECT r.late_id, j.result::regclass AS result,
+    SELECT r.late_id, j.result::regclass::text AS result,
            CASE WHEN r.op = 'P' THEN j.alias_left || ', ' || j.alias_right
                 WHEN r.side = 0 THEN j.alias_left ELSE j.alias_right END AS input,
-           (CASE r.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass AS source,
+           (CASE r.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass::text AS source,
            sjoin.event_time(r.event_time) AS event_time, nullif(sjoin.event_time(r.watermark), '-infinity') AS watermark, r.reason, r.sqlstate, r.message,
            r.arrived_at, r.replayed_at,
            CASE WHEN r.op = 'P' THEN jsonb_build_object('left', r.row_data, 'right', r.old_data)

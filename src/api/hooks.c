@@ -42,6 +42,9 @@ static ProcessUtility_hook_type prev_utility = NULL;
  */
 static int	definitions_changed = 0;
 
+/* A database that this transaction has made, perhaps with joins in it. */
+static Oid	created_database = InvalidOid;
+
 void
 sj_definitions_changed(void)
 {
@@ -70,6 +73,10 @@ at_end_of_transaction(XactEvent event, void *arg)
 {
 	SjDatabaseSlot *slot;
 
+	if (event == XACT_EVENT_COMMIT && OidIsValid(created_database))
+		(void) sj_request_worker(created_database);
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+		created_database = InvalidOid;
 	if (definitions_changed == 0)
 		return;
 	switch (event)
@@ -325,6 +332,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 					environment, dest, completion);
 		if (IsA(statement, DropdbStmt))
 			sj_forget_database(database);
+		else if (IsA(statement, CreatedbStmt))
+			created_database =
+				get_database_oid(((CreatedbStmt *) statement)->dbname, true);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(release_worker, PointerGetDatum(slot));
 	release_worker(0, PointerGetDatum(slot));

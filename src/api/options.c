@@ -104,6 +104,10 @@ sj_read_join_options(FunctionCallInfo fcinfo, int first, SjJoinDef *def)
 	def->allowed_lateness = sj_arg_interval(fcinfo,
 											first + ARG_ALLOWED_LATENESS,
 											"allowed_lateness");
+	if (def->timeout >= 0 && sj_join_is_final(def))
+		ereport(NOTICE,
+				(errmsg("timeout has no effect where rows are final"),
+				 errdetail("With output_mode => append or emit => final an unmatched row waits for the whole time range or ttl.")));
 	def->with_data = sj_arg_flag(fcinfo, first + ARG_WITH_DATA);
 	if (!PG_ARGISNULL(first + ARG_SIDE_TTL))
 		def->side_ttl =

@@ -65,6 +65,7 @@ typedef struct SjLogBase
 	int64		start_tick;		/* consumed by the creation of the join, which
 								 * saw more than this tick and less than the
 								 * next */
+	FullTransactionId log_mark; /* how far the log had been emptied then */
 	SjLogClock	clock;
 	SjLogSettings settings;
 } SjLogBase;

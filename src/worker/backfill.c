@@ -18,6 +18,8 @@
 #include "postgres.h"
 
 #include "access/heaptoast.h"
+#include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
@@ -27,8 +29,10 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "worker/window.h"
+#include "worker/worker.h"
 
 /* Rows that are one step. */
 #define ROWS_PER_STEP	1000
@@ -268,6 +272,7 @@ store_first_position(SjTask *task, SjBatch *batch, int64 tick_number,
 	position->tick = position->base_tick = tick_number;
 	position->txns = position->base_txns = 0;
 	position->base.start_tick = tick_number;
+	position->base.log_mark = sj_worker.log_mark;
 	position->base.clock = position->clock;
 	position->base.settings = *settings;
 	position->base_xid = sj_checkpoint_write(task->def->join_id, task->engine);
@@ -304,6 +309,31 @@ start_tick(const SjTask *task, const SjTick *latest)
 	return number;
 }
 
+/*
+ * A result that has rows has been written from a position; without one nobody
+ * knows which rows are in it.
+ */
+static void
+check_result_is_empty(SjTask *task)
+{
+	Relation	rel = table_open(task->def->result, AccessShareLock);
+	TableScanDesc scan;
+	TupleTableSlot *slot;
+	bool		empty = true;
+
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+	{
+		slot = table_slot_create(rel, NULL);
+		scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+		empty = !table_scan_getnextslot(scan, ForwardScanDirection, slot);
+		table_endscan(scan);
+		ExecDropSingleTupleTableSlot(slot);
+	}
+	table_close(rel, NoLock);
+	if (!empty)
+		sj_task_stop(task, "has rows in its result but has lost its position");
+}
+
 static void
 read_histories(SjTask *task, SjBatch *batch)
 {
@@ -313,6 +343,7 @@ read_histories(SjTask *task, SjBatch *batch)
 	sj_join_slot_set_state(task->slot, SJ_JOIN_BACKFILLING);
 	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
 	sj_batch_constraints_immediate();
+	check_result_is_empty(task);
 	sj_window_read(task, &window);
 	feed_histories(task, batch, &window);
 	sj_sandbox_leave(&sandbox);

@@ -162,6 +162,7 @@ sj_task_checkpoint(SjTask *task)
 	position = task->position;
 	position.base_tick = position.tick;
 	position.base_txns = position.txns;
+	position.base.log_mark = sj_worker.log_mark;
 	position.base.clock = position.clock;
 	sj_task_settings(task, &position.base.settings);
 	position.base_xid = sj_checkpoint_write(task->def->join_id, task->engine);

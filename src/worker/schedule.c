@@ -17,11 +17,13 @@
 #include "access/xact.h"
 #include "emit/attempt.h"
 #include "guc.h"
+#include "catalog/stream_def.h"
 #include "miscadmin.h"
 #include "relations.h"
 #include "storage/lock.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "worker/worker.h"
 
 /* The same join?  Numbers start again when the extension is made again. */
@@ -77,6 +79,19 @@ adopt_position(SjTask *task, List *positions)
 	}
 }
 
+/*
+ * Has the log been emptied beyond the base since the base was made?  (A join
+ * is known to upkeep from its creation on, so before that it loses nothing,
+ * however old the transactions were that ran then.)
+ */
+static bool
+log_is_incomplete(const SjTask *task)
+{
+	return FullTransactionIdFollows(sj_worker.log_mark,
+									task->position.base.log_mark) &&
+		FullTransactionIdPrecedes(task->base_xmin, sj_worker.log_mark);
+}
+
 /* The log that the task starts from must still be there. */
 static void
 check_log(SjTask *task)
@@ -85,9 +100,35 @@ check_log(SjTask *task)
 		sj_task_set_tick(task, &task->tick,
 						 sj_consumed_tick_if_kept(task->def, &task->position,
 												  task->position.tick));
-	if ((task->has_position && task->tick == NULL) ||
-		FullTransactionIdPrecedes(task->base_xmin, sj_worker.log_mark))
+	if (task->has_position &&
+		(task->tick == NULL || log_is_incomplete(task)))
 		sj_task_stop(task, "has been out of use for too long: the event log no longer has what it needs");
+}
+
+/* A join without a slot: it does not run, but the log is kept for it. */
+static void
+add_waiting(const SjJoinDef *def, List *positions)
+{
+	MemoryContext old = MemoryContextSwitchTo(sj_worker.context);
+	SjWaiting  *waiting = palloc0(sizeof(SjWaiting));
+	ListCell   *lc;
+
+	waiting->join_id = def->join_id;
+	waiting->base_xmin = sj_tick_deserialize(def->start, 0)->xmin;
+	foreach(lc, positions)
+	{
+		SjPosition *position = lfirst(lc);
+		SjTick	   *base;
+
+		if (position->join_id != def->join_id)
+			continue;
+		waiting->first_tick = position->base_tick;
+		base = sj_consumed_tick_if_kept(def, position, position->base_tick);
+		if (base != NULL)
+			waiting->base_xmin = base->xmin;
+	}
+	sj_worker.waiting = lappend(sj_worker.waiting, waiting);
+	MemoryContextSwitchTo(old);
 }
 
 static void
@@ -98,6 +139,7 @@ add_task(const SjJoinDef *def, List *positions)
 
 	if (task == NULL)
 	{
+		add_waiting(def, positions);
 		ereport(LOG,
 				(errmsg("too many joins: join %d does not run", def->join_id),
 				 errhint("Raise sjoin.max_joins and restart the server.")));
@@ -161,12 +203,36 @@ reconcile_tasks(List *defs, List *positions)
 		sj_task_close(task, true);
 	}
 	free_slots(defs);
+	list_free_deep(sj_worker.waiting);
+	sj_worker.waiting = NIL;
 	foreach(lc, defs)
 	{
 		SjJoinDef  *def = lfirst(lc);
 
 		if (find_task(def) == NULL)
 			add_task(def, positions);
+	}
+}
+
+/* Joins and streams whose tables were dropped while sjoin was not loaded. */
+static void
+forget_lost_definitions(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, sj_join_def_all())
+	{
+		SjJoinDef  *def = lfirst(lc);
+
+		if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(def->result)))
+			sj_join_def_delete(def->join_id);
+	}
+	foreach(lc, sj_stream_def_all())
+	{
+		SjStreamDef *def = lfirst(lc);
+
+		if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(def->relid)))
+			sj_stream_def_delete(def->relid);
 	}
 }
 
@@ -184,7 +250,10 @@ sj_worker_read_definitions(void)
 			sj_worker_set_latest(newest);
 	}
 	if (OidIsValid(sj_relation_oid("join_def")))
+	{
+		forget_lost_definitions();
 		reconcile_tasks(sj_join_def_all(), sj_position_load_all());
+	}
 	else
 	{
 		reconcile_tasks(NIL, NIL);

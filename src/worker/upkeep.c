@@ -45,6 +45,15 @@ needed_log(FullTransactionId *xid, int64 *tick, List **join_ids)
 			*xid = task->base_xmin;
 		*tick = Min(*tick, task->first_tick);
 	}
+	foreach(lc, sj_worker.waiting)
+	{
+		SjWaiting  *waiting = lfirst(lc);
+
+		*join_ids = lappend_int(*join_ids, waiting->join_id);
+		if (FullTransactionIdPrecedes(waiting->base_xmin, *xid))
+			*xid = waiting->base_xmin;
+		*tick = Min(*tick, waiting->first_tick);
+	}
 }
 
 /* Shortens the log, in transactions that never wait for a lock. */
@@ -59,7 +68,7 @@ shorten_log(void)
 	needed_log(&xid, &tick, &join_ids);
 	sj_begin();
 	sj_log_maintain(xid, (int64) sj_log_segment_size * 1024 * 1024, &emptied);
-	if (emptied)
+	if (emptied && FullTransactionIdFollows(xid, sj_worker.log_mark))
 	{
 		sj_log_mark_store(xid);
 		sj_worker.log_mark = xid;

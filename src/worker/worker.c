@@ -118,7 +118,7 @@ leave_if_idle(void)
 {
 	bool		leave = false;
 
-	if (sj_worker.tasks != NIL)
+	if (sj_worker.tasks != NIL || sj_worker.waiting != NIL)
 		return;
 	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
 	if (pg_atomic_read_u64(&sj_worker.slot->definitions) == sj_worker.definitions)
@@ -224,6 +224,16 @@ time_to_sleep(bool more)
 	return sleep_ms;
 }
 
+/* A join waits for a slot, and some have been given back? */
+static bool
+slot_may_be_free(void)
+{
+	for (int i = 0; sj_worker.waiting != NIL && i < sj_max_joins; i++)
+		if (!OidIsValid(sj_shared->joins[i].database))
+			return true;
+	return false;
+}
+
 /* One turn of the loop; true when there is more to do at once. */
 static bool
 take_turn(void)
@@ -234,7 +244,7 @@ take_turn(void)
 	AcceptInvalidationMessages();
 	if (sj_worker.latest != NULL)
 		sj_worker.needed_xmin = sj_worker.latest->xmin;
-	if (sj_worker.read_definitions ||
+	if (sj_worker.read_definitions || slot_may_be_free() ||
 		pg_atomic_read_u64(&sj_worker.slot->definitions) != sj_worker.definitions)
 		sj_worker_read_definitions();
 	leave_if_idle();

@@ -22,12 +22,21 @@
 /* How often to look for what nobody announced, in ms. */
 #define SJ_POLL_INTERVAL	1000
 
+/* A join for which no slot is free. */
+typedef struct SjWaiting
+{
+	int32		join_id;
+	FullTransactionId base_xmin;
+	int64		first_tick;
+} SjWaiting;
+
 typedef struct SjWorker
 {
 	MemoryContext context;		/* life of the process */
 	MemoryContext turn;			/* reset at the head of the loop */
 	SjDatabaseSlot *slot;
 	List	   *tasks;			/* of SjTask */
+	List	   *waiting;		/* of SjWaiting */
 	uint64		definitions;	/* as of the last reading */
 	bool		read_definitions;
 	FullTransactionId needed_xmin;	/* a join not known yet needs the log from

@@ -174,7 +174,7 @@ class Case:
         return Counter(cursor.fetchall())
 
     def late(self, cursor):
-        cursor.execute("SELECT upper(input), (row_data->>'id')::bigint, reason FROM sjoin.late_rows WHERE result = %s::regclass",
+        cursor.execute("SELECT upper(input), (row_data->>'id')::bigint, reason FROM sjoin.late_rows WHERE result = %s::regclass::text",
                        (self.schema + ".result",))
         return Counter(cursor.fetchall())
 

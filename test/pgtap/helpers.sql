@@ -104,7 +104,7 @@ END $$;
 -- Late rows of the case's join, as 'a1 late, b2 infinite'
 CREATE FUNCTION helper.late_are(expected text, description text, name text DEFAULT 'result') RETURNS text LANGUAGE sql AS $$
     SELECT is((SELECT coalesce(string_agg(input || (row_data->>'id') || ' ' || reason, ', ' ORDER BY input, (row_data->>'id')::bigint, reason), '')
-                 FROM sjoin.late_rows WHERE result = name::regclass), expected, description) $$;
+                 FROM sjoin.late_rows WHERE result = name::regclass::text), expected, description) $$;
 
 CREATE FUNCTION helper.state_rows(name text DEFAULT 'result') RETURNS bigint LANGUAGE sql
     AS $$ SELECT state_rows::bigint FROM sjoin.stat_joins WHERE relid = name::regclass $$;

@@ -47,7 +47,7 @@ INSERT INTO c SELECT i, '2024-01-01' FROM generate_series(1, 5) i;
 INSERT INTO d SELECT i, '2024-01-01' FROM generate_series(1, 5) i;
 SELECT sjoin.wait_for('s');
 SELECT id FROM s ORDER BY id;
-SELECT input, reason, sqlstate, message FROM sjoin.late_rows WHERE result = 's'::regclass ORDER BY sqlstate;
+SELECT input, reason, sqlstate, message FROM sjoin.late_rows WHERE result = 's'::regclass::text ORDER BY sqlstate;
 SELECT * FROM sjoin.verify('s');
 
 -- a column of the result gets another type

@@ -92,7 +92,7 @@ wait_and_verify($node, 'started', 'ahead');
 $node->safe_psql('postgres', 'CREATE FUNCTION anything() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$');
 $node->safe_psql('postgres', "INSERT INTO c VALUES (1, now() + interval '30 min'); INSERT INTO d VALUES (1, now() + interval '30 min')");
 wait_and_verify($node, 'compiled anew', 'ahead');
-is($node->safe_psql('postgres', "SELECT watermark > now() + interval '20 min' FROM sjoin.joins WHERE join_name = 'ahead'::regclass"),
+is($node->safe_psql('postgres', "SELECT watermark > now() + interval '20 min' FROM sjoin.joins WHERE join_name = 'ahead'"),
 	't', 'the watermark has moved');
 kill_and_start($node);
 $node->safe_psql('postgres', "INSERT INTO d VALUES (1, now() + interval '30 min')");
@@ -104,12 +104,12 @@ $node->safe_psql('postgres', q{
 	SELECT sjoin.wait_for('stopped')});
 my $definition = $node->safe_psql('postgres', "SELECT pg_get_viewdef('stopped_query')");
 $node->safe_psql('postgres', 'DROP VIEW stopped_query');
-ok($node->poll_query_until('postgres', "SELECT state = 'stopped' FROM sjoin.joins WHERE join_name = 'stopped'::regclass"), 'stopped');
+ok($node->poll_query_until('postgres', "SELECT state = 'stopped' FROM sjoin.joins WHERE join_name = 'stopped'"), 'stopped');
 load(12);
 wait_and_verify($node, 'the other one goes on');
 $node->restart;
 load(1);
 wait_and_verify($node, 'also after a restart');
-is($node->safe_psql('postgres', "SELECT state FROM sjoin.joins WHERE join_name = 'stopped'::regclass"), 'stopped', 'and stopped it stays');
+is($node->safe_psql('postgres', "SELECT state FROM sjoin.joins WHERE join_name = 'stopped'"), 'stopped', 'and stopped it stays');
 
 done_testing();
