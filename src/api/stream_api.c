@@ -276,13 +276,5 @@ sjoin_advance_watermark(PG_FUNCTION_ARGS)
 			PG_RETURN_NULL();
 		PG_RETURN_TIMESTAMPTZ(watermark);
 	}
-	if (IS_VALID_TIMESTAMP(sj_stream_watermark(relid)) &&
-		sj_stream_watermark(relid) > watermark)
-	{
-		ereport(NOTICE,
-				(errmsg("the watermark of \"%s\" is further already",
-						get_rel_name(relid))));
-		PG_RETURN_TIMESTAMPTZ(sj_stream_watermark(relid));
-	}
 	PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(1));
 }

@@ -18,6 +18,7 @@
 
 #include "access/subtrans.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "api/api.h"
 #include "api/verify_query.h"
 #include "capture/capture.h"
@@ -408,6 +409,11 @@ sjoin_verify(PG_FUNCTION_ARGS)
 
 	sj_require_preload();
 	sj_check_owner(v.def->result);
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot verify a join on a standby"),
+				 errhint("Verify it on the primary.")));
 	if (sj_capture_has_written())
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),

@@ -16,13 +16,25 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+/* A row refused by a policy has the code of a missing privilege. */
+static bool
+is_of_policy(const ErrorData *error)
+{
+	static const char start[] = "new row violates row-level security policy";
+
+	return error->message_id != NULL &&
+		strncmp(error->message_id, start, sizeof(start) - 1) == 0;
+}
+
 /*
  * Errors of the surroundings: what interrupted us, ran out, was locked, or is
  * not allowed.  Trying again later can help, leaving rows out cannot.
  */
 static bool
-is_of_surroundings(int sqlerrcode)
+is_of_surroundings(const ErrorData *error)
 {
+	int			sqlerrcode = error->sqlerrcode;
+
 	switch (ERRCODE_TO_CATEGORY(sqlerrcode))
 	{
 		case ERRCODE_CONNECTION_EXCEPTION:
@@ -34,23 +46,26 @@ is_of_surroundings(int sqlerrcode)
 			return true;
 		default:
 			return sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
-				sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE ||
+				(sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE &&
+				 !is_of_policy(error)) ||
 				sqlerrcode == ERRCODE_DATA_CORRUPTED ||
 				sqlerrcode == ERRCODE_INDEX_CORRUPTED;
 	}
 }
 
 bool
-sj_error_is_of_expression(int sqlerrcode)
+sj_error_is_of_expression(const ErrorData *error)
 {
-	return !is_of_surroundings(sqlerrcode);
+	return !is_of_surroundings(error);
 }
 
 /* A table that is not what we take it for refuses every row. */
 bool
-sj_error_is_of_row(int sqlerrcode)
+sj_error_is_of_row(const ErrorData *error)
 {
-	return !is_of_surroundings(sqlerrcode) &&
+	int			sqlerrcode = error->sqlerrcode;
+
+	return !is_of_surroundings(error) &&
 		sqlerrcode != ERRCODE_UNDEFINED_TABLE &&
 		sqlerrcode != ERRCODE_UNDEFINED_COLUMN &&
 		sqlerrcode != ERRCODE_DATATYPE_MISMATCH &&
@@ -59,7 +74,7 @@ sj_error_is_of_row(int sqlerrcode)
 
 ErrorData *
 sj_attempt(void (*action) (void *arg), void *arg,
-		   bool (*is_caught) (int sqlerrcode))
+		   bool (*is_caught) (const ErrorData *error))
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -84,7 +99,7 @@ sj_attempt(void (*action) (void *arg), void *arg,
 	CurrentResourceOwner = owner;
 
 	/* thrown on only now: outside, nobody knows of the subtransaction */
-	if (error != NULL && !is_caught(error->sqlerrcode))
+	if (error != NULL && !is_caught(error))
 		ReThrowError(error);
 	return error;
 }

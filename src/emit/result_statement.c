@@ -111,6 +111,7 @@ sj_result_insert_by_statement(SjWriteRun *run, int64 first, int64 last)
 		if (SPI_execute(insert_command(run->writer), false, 0) < 0)
 			elog(ERROR, "could not insert into the result");
 	}
+	tuplestore_end(store);
 	SPI_finish();
 	return n;
 }

@@ -399,7 +399,7 @@ clean_up_task(SjTask *task, const ErrorData *error)
 	task->recheck = true;
 	if (task->batch.fed)
 	{
-		if (!task->batch.careful && sj_error_is_of_row(error->sqlerrcode))
+		if (!task->batch.careful && sj_error_is_of_row(error))
 		{
 			task->batch.careful = true;
 			task->retry_at = 0;

@@ -61,3 +61,26 @@ SELECT * FROM sjoin.verify('s');
 DROP TABLE r, s;
 DROP TABLE a, b, c, d;
 DROP FUNCTION picky, refuse;
+
+-- a policy of the result refuses a row
+CREATE TABLE e (id int, ts timestamptz);
+CREATE TABLE f (id int, ts timestamptz);
+CREATE ROLE sjoin_regress_policy;
+GRANT SELECT ON e, f TO sjoin_regress_policy;
+GRANT CREATE ON SCHEMA public TO sjoin_regress_policy;
+SELECT sjoin.create_stream('e', 'ts'), sjoin.create_stream('f', 'ts');
+SET ROLE sjoin_regress_policy;
+SELECT sjoin.create_join('t', $$
+    SELECT e.id FROM e JOIN f ON e.id = f.id AND f.ts BETWEEN e.ts AND e.ts + interval '1 minute' $$);
+ALTER TABLE t ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY p ON t USING (true) WITH CHECK (id <> 2);
+RESET ROLE;
+INSERT INTO e SELECT i, '2024-01-01' FROM generate_series(1, 3) i;
+INSERT INTO f SELECT i, '2024-01-01' FROM generate_series(1, 3) i;
+SELECT sjoin.wait_for('t');
+SELECT id FROM t ORDER BY id;
+SELECT sqlstate, message FROM sjoin.late_rows;
+SELECT * FROM sjoin.verify('t');
+DROP TABLE t, e, f;
+REVOKE CREATE ON SCHEMA public FROM sjoin_regress_policy;
+DROP ROLE sjoin_regress_policy;
