@@ -78,8 +78,13 @@ look_at_join(SjDatabaseSlot *slot, SjJoinDef *def, uint64 request,
 		(SjTime) pg_atomic_read_u64(&join->watermark) >= watermark)
 		return WAIT_REACHED;
 	if (def->uncommitted)
-		reason = "this transaction has created it";
-	else if (no_worker_will_come(slot))
+	{
+		ereport(NOTICE,
+				(errmsg("join \"%s\" starts when this transaction commits",
+						get_rel_name(def->result))));
+		return WAIT_HOPELESS;
+	}
+	if (no_worker_will_come(slot))
 		reason = "no worker is running";
 	else
 		reason = join == NULL ? NULL : reason_to_give_up(join);
@@ -140,6 +145,10 @@ sj_wait_for_joins(List *joins, SjTime watermark, int64 timeout_ms)
 										   PG_WAIT_EXTENSION);
 	}
 	ConditionVariableCancelSleep();
+	if (result == WAIT_ON)
+		ereport(NOTICE,
+				(errmsg("the joins have not come so far within the time"),
+				 errhint("View sjoin.joins shows their states, watermarks and last errors.")));
 	return result == WAIT_REACHED;
 }
 

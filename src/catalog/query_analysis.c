@@ -247,12 +247,12 @@ set_inputs(SjJoinQuery *q)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("a streaming join must have exactly two inputs"),
-				 errhint("Join two tables with each other; join a third to the result in a query that reads it.")));
+				 errhint("Write SELECT ... FROM one table JOIN another; join a third to the result in a query that reads it.")));
 	if (q->join_type == JOIN_FULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("FULL JOIN is not supported yet in a streaming join"),
-				 errhint("Create two joins, one with LEFT JOIN and one with RIGHT JOIN.")));
+				 errhint("Create two joins: one with LEFT JOIN, and one with RIGHT JOIN that leaves out the pairs (WHERE the left key IS NULL).")));
 	if (q->join_type == JOIN_RIGHT)
 	{
 		Index		swap = rti[0];

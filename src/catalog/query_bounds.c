@@ -100,7 +100,7 @@ check_time_column(SjJoinInput *input)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("event time of \"%s\" is not known", input->alias),
-				 errdetail("The table is not a stream, and no time range in the query shows the column."),
+				 errdetail("The table is not a stream, and no comparison of two timestamps in the join condition shows the column."),
 				 errhint("Say which column it is first: %s",
 						 create_stream_hint(input, "<column>"))));
 

@@ -75,7 +75,7 @@ sj_check_clauses(Query *query)
 			  "Order when reading the result.");
 	refuse_if(query->hasTargetSRFs, "a set-returning function", HINT_READER);
 	refuse_if(query->hasSubLinks, "a sub-query",
-			  "Join the table itself, or look its rows up in the query that reads the result.");
+			  "Join the table itself (instead of NOT EXISTS: LEFT JOIN ... WHERE its key IS NULL), or look its rows up in the query that reads the result.");
 }
 
 /* Refuses what is in FROM but is not a table. */

@@ -108,7 +108,7 @@ report_open_end(const SjJoinQuery *q, SjSide side)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the join has no time range and no ttl for \"%s\"", us),
 				 errdetail("Without either, its rows would have to be kept for ever."),
-				 errhint("Compare the event times in the join condition, or pass ttl (or side_ttl for each input).")));
+				 errhint("Compare the event times in ON (what stands in WHERE applies after an outer join), or pass ttl (or side_ttl for each input).")));
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("the time range of the join has no %s bound, and there is no ttl",

@@ -329,20 +329,17 @@ sj_notice_lines(const SjJoinQuery *q, const SjExplainOptions *options)
 {
 	const SjJoinInput *input = q->input;
 	List	   *lines = NIL;
-	int			side;
 
 	lines = lappend(lines, psprintf("%s join on %s", kind_name(q),
 									sj_key_text(q)));
 	lines = lappend(lines, range_text(q));
-	for (side = 0; side < 2; side++)
-		if (input[side].inferred)
-			lines = lappend(lines, psprintf("event time of %s is taken to be %s",
-											quote_identifier(input[side].alias),
-											time_name(&input[side])));
-	lines = lappend(lines, psprintf("rows are kept until the watermark is past their event time + %s (%s), %s (%s)",
+	lines = lappend(lines, psprintf("rows are kept until the watermark is past their event time + %s (%s), %s (%s), including %s of allowed lateness",
 									sj_usec_text(keep_time(q, options, SJ_LEFT)),
 									quote_identifier(input[SJ_LEFT].alias),
 									sj_usec_text(keep_time(q, options, SJ_RIGHT)),
-									quote_identifier(input[SJ_RIGHT].alias)));
+									quote_identifier(input[SJ_RIGHT].alias),
+									sj_usec_text(options->allowed_lateness)));
+	if (q->pad[SJ_LEFT])
+		lines = lappend(lines, unmatched_text(q, options));
 	return lines;
 }
