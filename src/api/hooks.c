@@ -243,6 +243,23 @@ may_disturb(Node *statement, Oid database)
 		pg_database_ownercheck(database, GetUserId());
 }
 
+/* Keeps workers away from a database; its slot, or NULL when it has none. */
+static SjDatabaseSlot *
+suspend_worker(Oid database)
+{
+	SjDatabaseSlot *slot = sj_database_slot(database, false);
+
+	if (slot == NULL)
+		return NULL;
+	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
+	if (slot->database == database)
+		slot->suspended++;
+	else
+		slot = NULL;			/* given back just now */
+	LWLockRelease(sj_shared->lock);
+	return slot;
+}
+
 /* Waits until the worker, which must stay away, is gone. */
 static void
 send_worker_away(SjDatabaseSlot *slot)
@@ -311,7 +328,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	SjDatabaseSlot *slot = NULL;
 
 	if (OidIsValid(database) && may_disturb(statement, database))
-		slot = sj_database_slot(database, false);
+		slot = suspend_worker(database);
 	if (slot == NULL)
 	{
 		run_utility(pstmt, query_string, read_only_tree, context, params,
@@ -322,9 +339,6 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 		return;
 	}
 
-	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
-	slot->suspended++;
-	LWLockRelease(sj_shared->lock);
 	PG_ENSURE_ERROR_CLEANUP(release_worker, PointerGetDatum(slot));
 	{
 		send_worker_away(slot);

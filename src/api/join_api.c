@@ -49,6 +49,7 @@
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/varlena.h"
 
@@ -81,7 +82,7 @@ relations_to_lock(const SjJoinQuery *query)
 		relids = list_concat_unique_oid(relids,
 										find_all_inheritors(query->input[side].relid,
 															NoLock, NULL));
-	return relids;
+	return lappend_oid(relids, sj_relation_oid("join_def"));
 }
 
 /* Takes all of the locks, or none. */
@@ -101,13 +102,17 @@ try_lock_all(List *relids)
 	return true;
 }
 
-/* Locks the inputs against writers without ever making a writer wait. */
+/*
+ * Locks the inputs, and the definitions with them, without ever making a
+ * writer wait.  The caller holds no lock on the inputs: a command queueing for
+ * a stronger one than ours would wait for us, and we for it.
+ */
 static void
-lock_inputs(const SjJoinQuery *query)
+lock_inputs(List *relids)
 {
-	List	   *relids = relations_to_lock(query);
-	TimestampTz give_up = LockTimeout > 0 ?
-	TimestampTzPlusMilliseconds(GetCurrentTimestamp(), LockTimeout) : DT_NOEND;
+	int			timeout_ms = LockTimeout > 0 ? LockTimeout : sj_wait_timeout;
+	TimestampTz give_up = timeout_ms > 0 ?
+	TimestampTzPlusMilliseconds(GetCurrentTimestamp(), timeout_ms) : DT_NOEND;
 
 	while (!try_lock_all(relids))
 	{
@@ -115,7 +120,7 @@ lock_inputs(const SjJoinQuery *query)
 			ereport(ERROR,
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					 errmsg("could not lock the inputs of the join"),
-					 errhint("A transaction that writes to them is open; see pg_locks.")));
+					 errhint("A transaction that writes to them, or makes another join, is open; see pg_locks.")));
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 LOCK_RETRY_INTERVAL, PG_WAIT_EXTENSION);
@@ -190,16 +195,6 @@ definition_name(const char *result, Oid namespace)
 	for (int i = 1; OidIsValid(get_relname_relid(name, namespace)); i++)
 		name = makeObjectName(result, NULL, psprintf("query%d", i));
 	return name;
-}
-
-/* Who may not read an input, or not make it a stream, must not lock it. */
-static void
-check_may_read(const SjJoinQuery *query)
-{
-	sj_check_input_privileges(query, GetUserId());
-	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
-		if (query->input[side].inferred)
-			sj_check_owner(query->input[side].relid);
 }
 
 /* Columns of sjoin's own must not be the query's, too. */
@@ -297,6 +292,39 @@ analyze(const SjJoinDef *def)
 	return sj_query_analyze(sj_query_parse(def->query), &shape);
 }
 
+/* Who may not read an input, or not make it a stream, must not lock it. */
+static void
+check_may_read(const SjJoinQuery *query)
+{
+	sj_check_input_privileges(query, GetUserId());
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		if (query->input[side].inferred)
+			sj_check_owner(query->input[side].relid);
+}
+
+/*
+ * The relations to lock.  Looking at the query takes locks itself; these go
+ * with a subtransaction, so that none is held while others are waited for.
+ */
+static List *
+find_inputs(const SjJoinDef *def)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	SjJoinQuery *query;
+	List	   *relids;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	query = analyze(def);
+	check_may_read(query);
+	relids = relations_to_lock(query);
+	RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return relids;
+}
+
 static void
 notice_plan(const SjJoinDef *def, const SjJoinQuery *query)
 {
@@ -345,10 +373,7 @@ create_join(SjJoinDef *def, const char *schema, const char *name)
 {
 	SjJoinQuery *query;
 
-	lock_definitions();
-	query = analyze(def);
-	check_may_read(query);
-	lock_inputs(query);
+	lock_inputs(find_inputs(def));
 	query = analyze(def);		/* what may have changed before the lock */
 	check_may_read(query);
 	check_targets(query);

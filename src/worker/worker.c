@@ -94,14 +94,17 @@ detach_worker(int code, Datum arg)
 	sj_wake_launcher();
 }
 
-static void
+/* Takes the slot, or ends the process; returns the slot's database. */
+static Oid
 attach_worker(void)
 {
 	pid_t		other;
+	Oid			database;
 
 	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
 	other = sj_worker.slot->worker_pid;
-	if (other == 0 && sj_worker.slot->suspended == 0)
+	database = sj_worker.slot->database;
+	if (other == 0 && sj_worker.slot->suspended == 0 && OidIsValid(database))
 	{
 		sj_worker.slot->worker_pid = MyProcPid;
 		sj_worker.slot->worker_latch = MyLatch;
@@ -110,6 +113,7 @@ attach_worker(void)
 	if (sj_worker.slot->worker_pid != MyProcPid)
 		proc_exit(0);
 	before_shmem_exit(detach_worker, (Datum) 0);
+	return database;
 }
 
 /* Leaves when there is no join, unless one is being created just now. */
@@ -121,7 +125,8 @@ leave_if_idle(void)
 	if (sj_worker.tasks != NIL || sj_worker.waiting != NIL)
 		return;
 	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
-	if (pg_atomic_read_u64(&sj_worker.slot->definitions) == sj_worker.definitions)
+	if (sj_worker.slot->suspended == 0 &&
+		pg_atomic_read_u64(&sj_worker.slot->definitions) == sj_worker.definitions)
 	{
 		sj_worker.slot->wanted = false;
 		sj_worker.slot->worker_pid = 0;
@@ -166,16 +171,17 @@ override_settings(void)
 static void
 start_up(int slot_number)
 {
+	Oid			database;
+
 	sj_worker.slot = &sj_shared->databases[slot_number];
 	sj_worker.context = AllocSetContextCreate(TopMemoryContext, "sjoin worker",
 										   ALLOCSET_DEFAULT_SIZES);
 	sj_worker.read_definitions = true;
-	attach_worker();
+	database = attach_worker();
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(sj_worker.slot->database,
-											  InvalidOid, 0);
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	override_settings();
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, something_changed, (Datum) 0);

@@ -72,6 +72,25 @@ for my $round (1 .. 5)
 }
 $_->quit for @sessions;
 
+# create_join waits for a writer and a command queues behind the writer, too: neither waits for the other.
+my ($writer, $creator, $ddl) = map { $node->background_psql('postgres') } 1 .. 3;
+$creator->query_safe('SET client_min_messages = warning');
+$writer->query_safe("BEGIN; INSERT INTO a (k, ts) VALUES (1, " . at(20) . ')');
+$creator->{stdin} .= q{SELECT sjoin.create_join('queued', 'SELECT a.id FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval ''5 s''');} . "\n";
+$creator->{run}->pump_nb;
+ok($node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%create_join(''queued''%' AND wait_event_type = 'Extension'}),
+	'create_join waits for the writer');
+$ddl->{stdin} .= "ALTER TABLE a ADD COLUMN more int;\n";
+$ddl->{run}->pump_nb;
+ok($node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'ALTER TABLE a%' AND wait_event_type = 'Lock'}),
+	'and a command with it');
+$writer->query_safe('COMMIT');
+$ddl->query_safe('SELECT 1');
+$creator->query_safe('SELECT 1');
+is(join_state('queued') ne '', 1, 'both have come through');
+$_->quit for $writer, $creator, $ddl;
+$node->safe_psql('postgres', 'DROP TABLE queued; ALTER TABLE a DROP COLUMN more');
+
 # The extension goes and comes back: numbers start again, joins are new.
 $node->safe_psql('postgres', 'SET client_min_messages = error; DROP EXTENSION sjoin CASCADE; CREATE EXTENSION sjoin');
 two_new_streams();
