@@ -95,4 +95,15 @@ sj_time_sub(SjTime a, int64 b)
 	return difference;
 }
 
+/* A minimal tuple as the functions for heap tuples take it; shares its data. */
+static inline HeapTupleData
+sj_heap_tuple(MinimalTuple tuple)
+{
+	HeapTupleData heap = {0};
+
+	heap.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	heap.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	return heap;
+}
+
 #endif							/* SJOIN_H */

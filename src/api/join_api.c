@@ -311,17 +311,30 @@ find_inputs(const SjJoinDef *def)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	SjJoinQuery *query;
-	List	   *relids;
+	List	   *volatile relids = NIL;
+	ErrorData  *volatile error = NULL;
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
-	query = analyze(def);
-	check_may_read(query);
-	relids = relations_to_lock(query);
+	PG_TRY();
+	{
+		SjJoinQuery *query = analyze(def);
+
+		check_may_read(query);
+		relids = relations_to_lock(query);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
 	RollbackAndReleaseCurrentSubTransaction();
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
+	if (error != NULL)
+		ReThrowError(error);
 	return relids;
 }
 

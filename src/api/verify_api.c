@@ -348,20 +348,13 @@ run_comparison(Verification *v, ReturnSetInfo *rsinfo)
 static void
 read_definition(Verification *v)
 {
-	SjJoinShape shape;
-	Query	   *query;
+	const char *problem;
 
-	if (get_rel_name(v->def->definition) == NULL)
+	v->query = sj_join_analyze(v->def, &problem);
+	if (v->query == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the definition of the join has been dropped")));
-	query = sj_join_definition(v->def->definition);
-	if (sj_query_signature(query) != v->def->signature)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the definition of the join has been changed")));
-	sj_join_shape(v->def, &shape);
-	v->query = sj_query_analyze(query, &shape);
+				 errmsg("the join %s", problem)));
 	v->plan = sj_join_plan(v->query);
 }
 

@@ -28,6 +28,7 @@
 #include "utils/jsonb.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 enum
 {
@@ -326,4 +327,24 @@ sj_join_definition(Oid definition)
 	foreach(lc, query->rtable)
 		((RangeTblEntry *) lfirst(lc))->checkAsUser = InvalidOid;
 	return query;
+}
+
+SjJoinQuery *
+sj_join_analyze(const SjJoinDef *def, const char **problem)
+{
+	SjJoinShape shape;
+	SjJoinQuery *parts;
+	Query	   *query;
+
+	*problem = "has lost its definition, which has been dropped";
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(def->definition)))
+		return NULL;
+	*problem = "has got another definition";
+	query = sj_join_definition(def->definition);
+	if (sj_query_signature(query) != def->signature)
+		return NULL;
+	*problem = "reads other columns of its inputs than it was created with";
+	sj_join_shape(def, &shape);
+	parts = sj_query_analyze(query, &shape);
+	return sj_input_signature(parts) == def->input_signature ? parts : NULL;
 }

@@ -83,5 +83,12 @@ extern void sj_join_shape(const SjJoinDef *def, SjJoinShape *shape);
 extern int64 sj_join_lateness(const SjJoinDef *def, const SjJoinQuery *query);
 /* The query of the definition view; caller has checked that it exists. */
 extern Query *sj_join_definition(Oid definition);
+/*
+ * The parts of the join as its definition has them; NULL and the problem, as a
+ * predicate, when that is not what it was created with.  May fold constants,
+ * that is, run functions of the owner's: as the owner.
+ */
+extern SjJoinQuery *sj_join_analyze(const SjJoinDef *def,
+									const char **problem);
 
 #endif							/* SJ_JOIN_DEF_H */

@@ -10,14 +10,9 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/table.h"
 #include "catalog/pg_type.h"
-#include "relations.h"
 #include "emit/late_read.h"
 #include "emit/late_row.h"
-#include "miscadmin.h"
-#include "utils/fmgroids.h"
 #include "utils/rel.h"
 
 enum
@@ -55,10 +50,17 @@ note_kind(char op, SjRejections *rejections)
 		rejections->any = true;
 }
 
-static void
-put_stored(HeapTuple tuple, TupleDesc desc, Tuplestorestate *store,
-		   SjRejections *rejections)
+typedef struct RejectionStore
 {
+	Tuplestorestate *store;
+	SjRejections *rejections;
+	TupleDesc	desc;
+} RejectionStore;
+
+static void
+put_stored(void *arg, Relation rel, HeapTuple tuple)
+{
+	RejectionStore *to = arg;
 	Datum		from[Natts_late_row];
 	bool		from_null[Natts_late_row];
 	Datum		value[Ncolumns];
@@ -67,36 +69,23 @@ put_stored(HeapTuple tuple, TupleDesc desc, Tuplestorestate *store,
 		Anum_side, Anum_op, Anum_row_hash, Anum_old_hash, Anum_old_data
 	};
 
-	heap_deform_tuple(tuple, desc, from, from_null);
+	heap_deform_tuple(tuple, RelationGetDescr(rel), from, from_null);
 	for (int i = 0; i < Ncolumns; i++)
 	{
 		value[i] = from[source[i] - 1];
 		null[i] = from_null[source[i] - 1];
 	}
-	tuplestore_putvalues(store, sj_rejections_desc(), value, null);
-	note_kind(DatumGetChar(from[Anum_op - 1]), rejections);
+	tuplestore_putvalues(to->store, to->desc, value, null);
+	note_kind(DatumGetChar(from[Anum_op - 1]), to->rejections);
 }
 
 void
 sj_rejections_read(int32 join_id, Snapshot snapshot, Tuplestorestate *store,
 				   SjRejections *rejections)
 {
-	Relation	rel = sj_open("late_row", AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	RejectionStore to = {store, rejections, sj_rejections_desc()};
 
-	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
-				Int32GetDatum(join_id));
-	scan = systable_beginscan(rel, sj_relation_oid("late_row_join_id"), true,
-							  snapshot, 1, &key);
-	while ((tuple = systable_getnext(scan)) != NULL)
-	{
-		CHECK_FOR_INTERRUPTS();
-		put_stored(tuple, RelationGetDescr(rel), store, rejections);
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
+	sj_late_rows_visit(join_id, snapshot, AccessShareLock, put_stored, &to);
 }
 
 void

@@ -14,6 +14,9 @@
 #include "sjoin.h"
 
 #include "catalog/join_plan.h"
+#include "storage/lockdefs.h"
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
 
 enum
 {
@@ -36,6 +39,13 @@ enum
 	Anum_old_hash,
 	Natts_late_row = Anum_old_hash
 };
+
+/* Calls 'visit' for each row of a join that the snapshot sees (NULL: now). */
+extern void sj_late_rows_visit(int32 join_id, Snapshot snapshot,
+							   LOCKMODE lockmode,
+							   void (*visit) (void *arg, Relation rel,
+											  HeapTuple tuple),
+							   void *arg);
 
 /* Sets the jsonb (if 'keep') and the hash of an image; NULLs without one. */
 extern void sj_late_row_set_image(const SjPlanInput *input, MinimalTuple image,

@@ -99,10 +99,8 @@ sj_tuple_hash(const SjPlanInput *input, MinimalTuple image, pg_uuid_t *hash)
 {
 	Datum	   *values = palloc(sizeof(Datum) * input->desc->natts);
 	bool	   *nulls = palloc(sizeof(bool) * input->desc->natts);
-	HeapTupleData htup;
+	HeapTupleData htup = sj_heap_tuple(image);
 
-	htup.t_len = image->t_len + MINIMAL_TUPLE_OFFSET;
-	htup.t_data = (HeapTupleHeader) ((char *) image - MINIMAL_TUPLE_OFFSET);
 	heap_deform_tuple(&htup, input->desc, values, nulls);
 	sj_image_hash(input->desc, input->ncolumns, values, nulls, hash);
 	pfree(values);
@@ -227,9 +225,11 @@ sj_late_rows_store(int32 join_id, const SjJoinPlan *plan, List *late_rows)
 }
 
 void
-sj_late_rows_delete(int32 join_id)
+sj_late_rows_visit(int32 join_id, Snapshot snapshot, LOCKMODE lockmode,
+				   void (*visit) (void *arg, Relation rel, HeapTuple tuple),
+				   void *arg)
 {
-	Relation	rel = sj_open("late_row", RowExclusiveLock);
+	Relation	rel = sj_open("late_row", lockmode);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -237,14 +237,26 @@ sj_late_rows_delete(int32 join_id)
 	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
 				Int32GetDatum(join_id));
 	scan = systable_beginscan(rel, sj_relation_oid("late_row_join_id"), true,
-							  NULL, 1, &key);
+							  snapshot, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		CatalogTupleDelete(rel, &tuple->t_self);
+		visit(arg, rel, tuple);
 	}
 	systable_endscan(scan);
 	table_close(rel, NoLock);
+}
+
+static void
+delete_late_row(void *arg, Relation rel, HeapTuple tuple)
+{
+	CatalogTupleDelete(rel, &tuple->t_self);
+}
+
+void
+sj_late_rows_delete(int32 join_id)
+{
+	sj_late_rows_visit(join_id, NULL, RowExclusiveLock, delete_late_row, NULL);
 }
 
 int
@@ -280,34 +292,37 @@ failure_from_tuple(HeapTuple tuple, TupleDesc desc, SjFailure *failure)
 	return true;
 }
 
+typedef struct FailureList
+{
+	SjFailure  *failures;
+	int			n;
+	int			allocated;
+} FailureList;
+
+static void
+add_failure(void *arg, Relation rel, HeapTuple tuple)
+{
+	FailureList *list = arg;
+
+	if (list->n == list->allocated)
+	{
+		list->allocated *= 2;
+		list->failures = repalloc_huge(list->failures,
+									   sizeof(SjFailure) * list->allocated);
+	}
+	if (failure_from_tuple(tuple, RelationGetDescr(rel),
+						   &list->failures[list->n]))
+		list->n++;
+}
+
 SjFailure *
 sj_failures_load(int32 join_id, int *n)
 {
-	Relation	rel = sj_open("late_row", AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	int			allocated = 16;
-	SjFailure  *failures = palloc(sizeof(SjFailure) * allocated);
+	FailureList list = {.allocated = 16};
 
-	*n = 0;
-	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
-				Int32GetDatum(join_id));
-	scan = systable_beginscan(rel, sj_relation_oid("late_row_join_id"), true,
-							  NULL, 1, &key);
-	while ((tuple = systable_getnext(scan)) != NULL)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (*n == allocated)
-		{
-			allocated *= 2;
-			failures = repalloc(failures, sizeof(SjFailure) * allocated);
-		}
-		if (failure_from_tuple(tuple, RelationGetDescr(rel), &failures[*n]))
-			(*n)++;
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	qsort(failures, *n, sizeof(SjFailure), sj_failure_compare);
-	return failures;
+	list.failures = palloc(sizeof(SjFailure) * list.allocated);
+	sj_late_rows_visit(join_id, NULL, AccessShareLock, add_failure, &list);
+	qsort(list.failures, list.n, sizeof(SjFailure), sj_failure_compare);
+	*n = list.n;
+	return list.failures;
 }

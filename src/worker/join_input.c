@@ -257,17 +257,12 @@ void
 sj_input_stored_event(SjTaskInput *input, MinimalTuple tuple, SjEvent *event)
 {
 	TupleTableSlot *row = input->row;
+	HeapTupleData htup = sj_heap_tuple(tuple);
 
 	ResetExprContext(input->econtext);
 	ExecClearTuple(row);
-	{
-		HeapTupleData htup;
-
-		htup.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
-		htup.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
-		heap_deform_tuple(&htup, input->plan->desc, row->tts_values,
-						  row->tts_isnull);
-	}
+	heap_deform_tuple(&htup, input->plan->desc, row->tts_values,
+					  row->tts_isnull);
 	ExecStoreVirtualTuple(row);
 	hash_keys(input, event);
 	set_reach(input,

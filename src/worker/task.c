@@ -32,10 +32,8 @@
 static Datum
 tuple_value(MinimalTuple tuple, AttrNumber attno, TupleDesc desc, bool *isnull)
 {
-	HeapTupleData htup;
+	HeapTupleData htup = sj_heap_tuple(tuple);
 
-	htup.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
-	htup.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
 	return heap_getattr(&htup, attno, desc, isnull);
 }
 
@@ -235,18 +233,11 @@ read_owner(SjTask *task)
 static void
 read_definition(SjTask *task)
 {
-	SjJoinShape shape;
-	Query	   *query;
+	const char *problem;
 
-	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(task->def->definition)))
-		sj_task_stop(task, "has lost its definition, which has been dropped");
-	query = sj_join_definition(task->def->definition);
-	if (sj_query_signature(query) != task->def->signature)
-		sj_task_stop(task, "has got another definition");
-	sj_join_shape(task->def, &shape);
-	task->query = sj_query_analyze(query, &shape);
-	if (sj_input_signature(task->query) != task->def->input_signature)
-		sj_task_stop(task, "reads other columns of its inputs than it was created with");
+	task->query = sj_join_analyze(task->def, &problem);
+	if (task->query == NULL)
+		sj_task_stop(task, problem);
 	if (sj_join_is_final(task->def))
 		task->query->bounds.timeout[SJ_LEFT] =
 			task->query->bounds.timeout[SJ_RIGHT] = -1;

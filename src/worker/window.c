@@ -117,12 +117,10 @@ count_chunk(SjTask *task, SjWindow *window, const SjChunk *chunk)
 static SjTime
 time_of(const SjTaskInput *input, MinimalTuple image)
 {
-	HeapTupleData htup;
+	HeapTupleData htup = sj_heap_tuple(image);
 	bool		isnull;
 	Datum		value;
 
-	htup.t_len = image->t_len + MINIMAL_TUPLE_OFFSET;
-	htup.t_data = (HeapTupleHeader) ((char *) image - MINIMAL_TUPLE_OFFSET);
 	value = heap_getattr(&htup, input->plan->time_index + 1,
 						 input->plan->desc, &isnull);
 	return isnull ? SJ_TIME_MAX : DatumGetInt64(value);
