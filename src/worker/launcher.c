@@ -188,7 +188,7 @@ reap_worker(int i)
 	LWLockAcquire(sj_shared->lock, LW_EXCLUSIVE);
 	wanted = slot->wanted;
 	if (wanted && !slot->left)
-		slot->start_after = sj_now() + restart_delay(++slot->failures);
+		slot->start_after = GetCurrentTimestamp() + restart_delay(++slot->failures);
 	slot->left = false;
 	LWLockRelease(sj_shared->lock);
 
@@ -218,7 +218,9 @@ worker_is_due(int i, TimestampTz now, long *wait_ms)
 	if (OidIsValid(slot->database) && slot->wanted && slot->suspended == 0 &&
 		slot->worker_pid == 0)
 	{
-		due = slot->start_after <= now;
+		/* a time too far ahead is from before the clock was set back */
+		due = slot->start_after <= now ||
+			slot->start_after > now + MAX_RESTART_DELAY;
 		if (!due)
 			*wait_ms = Min(*wait_ms,
 						   TimestampDifferenceMilliseconds(now,
@@ -246,7 +248,7 @@ look_after_workers(void)
 	{
 		if (workers[i] != NULL || running_workers() >= sj_max_workers)
 			continue;
-		if (worker_is_due(i, sj_now(), &wait_ms) && !start_worker(i))
+		if (worker_is_due(i, GetCurrentTimestamp(), &wait_ms) && !start_worker(i))
 			wait_ms = Min(wait_ms, 1000);
 	}
 	return wait_ms;

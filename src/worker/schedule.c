@@ -26,6 +26,8 @@
 #include "utils/syscache.h"
 #include "worker/worker.h"
 
+#define MAX_RETRY_DELAY	(60 * USECS_PER_SEC)
+
 /* The same join?  Numbers start again when the extension is made again. */
 static bool
 is_same_join(const SjJoinDef *a, const SjJoinDef *b)
@@ -372,7 +374,7 @@ retry_delay(const SjTask *task, int sqlstate)
 		return Min(delay, 100 * 1000);
 	for (int i = 0; i < Min(task->failures, 16); i++)
 		delay *= 2;
-	return Min(delay, 60 * USECS_PER_SEC);
+	return Min(delay, MAX_RETRY_DELAY);
 }
 
 /* The task will be tried again, unless trying is of no use. */
@@ -452,6 +454,20 @@ answer_requests(SjTask *task)
 		pg_atomic_write_u64(&task->slot->served, sj_worker.requests);
 }
 
+/*
+ * May the task be tried?  A time too far ahead is from before the clock was set
+ * back.
+ */
+static bool
+is_due(const SjTask *task)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	return task->retry_at <= now ||
+		(task->retry_at != DT_NOEND &&
+		 task->retry_at > now + MAX_RETRY_DELAY);
+}
+
 /* Runs each task once; true when one has more to do. */
 bool
 sj_worker_run_tasks(void)
@@ -464,7 +480,7 @@ sj_worker_run_tasks(void)
 		SjTask	   *task = lfirst(lc);
 
 		CHECK_FOR_INTERRUPTS();
-		if (task->retry_at > GetCurrentTimestamp())
+		if (!is_due(task))
 			continue;
 		if (task->recheck || task->engine == NULL || task->batch.fed ||
 			task->retry_at != 0 ||

@@ -214,8 +214,9 @@ time_to_sleep(bool more)
 	if (more)
 		return 0;
 	if (pg_atomic_read_u64(&sj_worker.slot->commits) != sj_worker.commits)
-		sleep_ms = Max(1, sj_batch_interval -
-					   (now - sj_worker.last_tick_at) / 1000);
+		sleep_ms = Min(sleep_ms,
+					   Max(1, sj_batch_interval -
+						   (now - sj_worker.last_tick_at) / 1000));
 	foreach(lc, sj_worker.tasks)
 	{
 		SjTask	   *task = lfirst(lc);
