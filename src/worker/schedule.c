@@ -15,9 +15,9 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/stream_def.h"
 #include "emit/attempt.h"
 #include "guc.h"
-#include "catalog/stream_def.h"
 #include "miscadmin.h"
 #include "relations.h"
 #include "storage/lock.h"
