@@ -27,6 +27,7 @@ from case import Case, REASONS_KEPT
 
 SIDE_BY_SIDE = 8
 CRASH_EVERY = 50
+TWICE = .3                                            # share of the groups that are played again, compared now and then
 PAUSE = threading.Event()                             # never set: a pause between attempts to connect
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -256,20 +257,28 @@ def batches(cases):
         yield group
 
 
+def play_and_report(server, group, number, rng, crash, eager):
+    """Plays a group of cases in schemas numbered from 'number'; how many failed."""
+    runs = [Run(case, number + i) for i, case in enumerate(group)]
+    play(server, runs, rng, crash, eager)
+    for run in runs:
+        if run.failure:
+            print(run.report(), flush=True)
+        run.drop(server)
+    return sum(run.failure is not None for run in runs)
+
+
 def fuzz(server, seed, rounds):
+    """Every case compares after each step; some are played again with several steps in one batch of the worker."""
     print("seed %d, %d rounds" % (seed, rounds), flush=True)
     cases = [random_case(seed + i, server.settable_clock) for i in range(rounds)]
     rng, done, failed, since_crash = random.Random(seed), 0, 0, 0
     for group in batches(cases):
-        runs = [Run(case, done + i) for i, case in enumerate(group)]
         crash = server.thrown_away and since_crash >= CRASH_EVERY
         since_crash = len(group) if crash else since_crash + len(group)
-        play(server, runs, rng, crash)
-        for run in runs:
-            if run.failure:
-                failed += 1
-                print(run.report(), flush=True)
-            run.drop(server)
+        failed += play_and_report(server, group, done, rng, crash, eager=True)
+        if rng.random() < TWICE:
+            failed += play_and_report(server, group, done, rng, False, eager=False)
         done += len(group)
     if server.settable_clock:
         server.cursor.execute("SELECT sjoin_test.set_clock(NULL)")
