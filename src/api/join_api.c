@@ -32,6 +32,7 @@
 #include "commands/defrem.h"
 #include "common/int.h"
 #include "commands/sequence.h"
+#include "emit/result_query.h"
 #include "emit/result_table.h"
 #include "emit/side_output.h"
 #include "executor/spi.h"
@@ -296,7 +297,7 @@ analyze(const SjJoinDef *def)
 static void
 check_may_read(const SjJoinQuery *query)
 {
-	sj_check_input_privileges(query, GetUserId());
+	sj_check_input_privileges(query);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		if (query->input[side].inferred)
 			sj_check_owner(query->input[side].relid);
@@ -380,6 +381,16 @@ describe(SjJoinDef *def, const SjJoinQuery *query)
 		def->alias[side] = query->input[side].alias;
 }
 
+/* Errors that every row would meet: constants that cannot be computed ... */
+static void
+check_plan(const SjJoinDef *def, const SjJoinQuery *query)
+{
+	SjJoinPlan *plan = sj_join_plan(query);
+
+	if (plan->sub_queries != NULL)
+		(void) sj_result_query_open(plan->sub_queries, def->query, 0);
+}
+
 /* Everything of a new join but the looking at its name. */
 static void
 create_join(SjJoinDef *def, const char *schema, const char *name)
@@ -390,7 +401,7 @@ create_join(SjJoinDef *def, const char *schema, const char *name)
 	query = analyze(def);		/* what may have changed before the lock */
 	check_may_read(query);
 	check_targets(query);
-	(void) sj_join_plan(query); /* constants that cannot be computed */
+	check_plan(def, query);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{
 		declare_stream(&query->input[side]);

@@ -49,6 +49,7 @@
 
 #include "api/verify_query.h"
 #include "catalog/query_parts.h"
+#include "catalog/query_vars.h"
 
 /* The inverse of a calendar bound comes so much later (bounds.c). */
 
@@ -122,83 +123,49 @@ init_context(VerifyContext *context, const SjJoinQuery *q,
 	context->deparse = deparse_context_for_plan_tree(stmt, names);
 }
 
-/* ROW(c1, c2 ...)::table, in the order of the table's columns. */
-static Expr *
-make_row(const SjJoinInput *input, Oid row_type)
+/* A column of an input, for sj_whole_row(). */
+static Node *
+input_column(void *arg, const Var *var, Form_pg_attribute att)
 {
-	Relation	rel = relation_open(input->relid, AccessShareLock);
-	TupleDesc	desc = RelationGetDescr(rel);
-	RowExpr    *row = makeNode(RowExpr);
-	int			i;
-
-	for (i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-		Node	   *column;
-
-		if (att->attisdropped)
-			column = (Node *) makeNullConst(INT4OID, -1, InvalidOid);
-		else
-			column = (Node *) makeVar(input->rti, i + 1, att->atttypid,
-									  att->atttypmod, att->attcollation, 0);
-		row->args = lappend(row->args, column);
-		row->colnames = lappend(row->colnames,
-								makeString(pstrdup(NameStr(att->attname))));
-	}
-	row->row_typeid = row_type;
-	row->row_format = COERCE_EXPLICIT_CAST;
-	row->location = -1;
-	relation_close(rel, NoLock);
-	return (Expr *) row;
+	return (Node *) makeVar(var->varno, att->attnum, att->atttypid,
+							att->atttypmod, att->attcollation,
+							var->varlevelsup);
 }
 
-/* What a whole-row Var means: NULL when its side is not there, else a row. */
+/*
+ * sj_vars_replace: what a whole-row Var means, NULL when its side is not
+ * there, else a row.
+ */
 static Node *
-expand_row(VerifyContext *context, Var *var)
+expand_row(void *arg, const Var *var)
 {
+	VerifyContext *context = arg;
 	SjSide		side = (var->varno == context->q->input[SJ_RIGHT].rti) ?
 	SJ_RIGHT : SJ_LEFT;
 	const SjJoinInput *input = &context->q->input[side];
-	Expr	   *row = make_row(input, var->vartype);
 	NullTest   *absent;
-	CaseWhen   *when;
-	CaseExpr   *expr;
+	Node	   *row;
 
+	if (var->varattno != InvalidAttrNumber)
+		return (Node *) copyObject(unconstify(Var *, var));
+	row = sj_whole_row(var, input->relid, COERCE_EXPLICIT_CAST, input_column,
+					   NULL);
 	if (!context->q->pad[SJ_OTHER(side)])
-		return (Node *) row;
+		return row;
 
 	absent = makeNode(NullTest);
 	absent->arg = (Expr *) makeVar(input->rti, context->natts[side] + 1,
-								   UUIDOID, -1, InvalidOid, 0);
+								   UUIDOID, -1, InvalidOid, var->varlevelsup);
 	absent->nulltesttype = IS_NULL;
 	absent->location = -1;
-	when = makeNode(CaseWhen);
-	when->expr = (Expr *) absent;
-	when->result = (Expr *) makeNullConst(var->vartype, -1, InvalidOid);
-	when->location = -1;
-	expr = makeNode(CaseExpr);
-	expr->casetype = var->vartype;
-	expr->args = list_make1(when);
-	expr->defresult = row;
-	expr->location = -1;
-	return (Node *) expr;
-}
-
-static Node *
-expand_rows(Node *node, VerifyContext *context)
-{
-	if (node == NULL)
-		return NULL;
-	if (IsA(node, Var) && ((Var *) node)->varattno == 0)
-		return expand_row(context, (Var *) node);
-	return expression_tree_mutator(node, expand_rows, context);
+	return sj_null_if((Expr *) absent, row);
 }
 
 static char *
 expression_text(VerifyContext *context, Node *node)
 {
-	return deparse_expression(expand_rows(node, context), context->deparse,
-							  true, false);
+	return deparse_expression(sj_vars_replace(node, expand_row, context),
+							  context->deparse, true, false);
 }
 
 /* ---- accepted rows ---- */
@@ -459,6 +426,21 @@ append_due(StringInfo buf, VerifyContext *context)
 
 /* ---- the query ---- */
 
+/*
+ * A target as it is compared.  What is read of other tables is not, and might
+ * fail by now.
+ */
+static Node *
+compared_target(const TargetEntry *target)
+{
+	Node	   *expr = (Node *) target->expr;
+
+	if (!sj_reads_relations(expr))
+		return expr;
+	return (Node *) makeNullConst(exprType(expr), exprTypmod(expr),
+								  exprCollation(expr));
+}
+
 static char *
 target_list(VerifyContext *context)
 {
@@ -471,7 +453,7 @@ target_list(VerifyContext *context)
 		TargetEntry *target = lfirst_node(TargetEntry, lc);
 
 		appendStringInfo(&buf, "%s%s AS %s", buf.len > 0 ? ", " : "",
-						 expression_text(context, (Node *) target->expr),
+						 expression_text(context, compared_target(target)),
 						 quote_identifier(target->resname));
 	}
 	return buf.data;

@@ -21,6 +21,7 @@
 #include "catalog/join_def.h"
 #include "relations.h"
 #include "nodes/makefuncs.h"
+#include "rewrite/rewriteDefine.h"
 #include "rewrite/rewriteHandler.h"
 #include "rewrite/rewriteManip.h"
 #include "utils/builtins.h"
@@ -311,7 +312,6 @@ sj_join_definition(Oid definition)
 {
 	Relation	view = table_open(definition, AccessShareLock);
 	Query	   *query = copyObject(get_view_query(view));
-	ListCell   *lc;
 	List	   *rtable = NIL;
 
 	table_close(view, NoLock);
@@ -324,8 +324,8 @@ sj_join_definition(Oid definition)
 		rtable = list_copy_tail(query->rtable, 2);
 		query->rtable = rtable;
 	}
-	foreach(lc, query->rtable)
-		((RangeTblEntry *) lfirst(lc))->checkAsUser = InvalidOid;
+	/* rights are those of whoever runs it, not of the view's owner */
+	setRuleCheckAsUser((Node *) query, InvalidOid);
 	return query;
 }
 

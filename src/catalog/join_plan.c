@@ -21,6 +21,7 @@
 
 #include "access/table.h"
 #include "catalog/join_plan.h"
+#include "catalog/query_vars.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -35,11 +36,8 @@ typedef struct RewriteContext
 	bool		missing[2];		/* this side is padded: NULLs */
 } RewriteContext;
 
-static Node *rewrite_mutator(Node *node, void *arg);
-
-/* Place of a column among the needed ones, 1-based. */
-static AttrNumber
-column_place(const SjPlanInput *input, AttrNumber attno)
+AttrNumber
+sj_plan_column(const SjPlanInput *input, AttrNumber attno)
 {
 	for (int i = 0; i < input->ncolumns; i++)
 		if (input->columns[i] == attno)
@@ -47,76 +45,84 @@ column_place(const SjPlanInput *input, AttrNumber attno)
 	elog(ERROR, "column %d is not among those the join needs", attno);
 }
 
-/* A whole-row reference as the row of its columns. */
-static Node *
-expand_whole_row(const Var *var, RewriteContext *context, SjSide side)
-{
-	const SjPlanInput *input = &context->plan->input[side];
-	Relation	rel = table_open(context->plan->query->input[side].relid,
-								 AccessShareLock);
-	TupleDesc	desc = RelationGetDescr(rel);
-	RowExpr    *row = makeNode(RowExpr);
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-		Expr	   *field;
-
-		if (att->attisdropped)
-			field = (Expr *) makeNullConst(INT4OID, -1, InvalidOid);
-		else
-			field = (Expr *) makeVar(context->varno[side],
-									 column_place(input, att->attnum),
-									 att->atttypid, att->atttypmod,
-									 att->attcollation, 0);
-		row->args = lappend(row->args, field);
-		row->colnames = lappend(row->colnames,
-								makeString(pstrdup(NameStr(att->attname))));
-	}
-	row->row_typeid = var->vartype;
-	row->row_format = COERCE_IMPLICIT_CAST;
-	row->location = -1;
-	table_close(rel, AccessShareLock);
-	return (Node *) row;
-}
-
-static Node *
-rewrite_var(const Var *var, RewriteContext *context)
+static SjSide
+side_of(const RewriteContext *context, const Var *var)
 {
 	const SjJoinQuery *query = context->plan->query;
 	SjSide		side = var->varno == query->input[SJ_LEFT].rti ?
 	SJ_LEFT : SJ_RIGHT;
-	Var		   *copy;
 
 	if (var->varno != query->input[side].rti || var->varlevelsup != 0)
 		elog(ERROR, "unexpected reference to range table entry %d", var->varno);
+	return side;
+}
+
+/* A column of a table, for sj_whole_row(). */
+static Node *
+table_column(void *arg, const Var *var, Form_pg_attribute att)
+{
+	RewriteContext *context = arg;
+	SjSide		side = side_of(context, var);
+
+	return (Node *) makeVar(context->varno[side],
+							sj_plan_column(&context->plan->input[side],
+										   att->attnum),
+							att->atttypid, att->atttypmod, att->attcollation,
+							0);
+}
+
+/* sj_vars_replace: from columns of the tables to those of the tuples. */
+static Node *
+tuple_var(void *arg, const Var *var)
+{
+	RewriteContext *context = arg;
+	SjSide		side = side_of(context, var);
+	Var		   *copy;
+
 	if (var->varattno == InvalidAttrNumber)
 		return context->missing[side] ?
 			(Node *) makeNullConst(var->vartype, var->vartypmod,
 								   var->varcollid) :
-			expand_whole_row(var, context, side);
+			sj_whole_row(var, context->plan->query->input[side].relid,
+						 COERCE_IMPLICIT_CAST, table_column, context);
 
 	copy = copyObject(unconstify(Var *, var));
 	copy->varno = context->varno[side];
-	copy->varattno = column_place(&context->plan->input[side], var->varattno);
+	copy->varattno = sj_plan_column(&context->plan->input[side],
+									var->varattno);
 	return (Node *) copy;
-}
-
-static Node *
-rewrite_mutator(Node *node, void *arg)
-{
-	if (node == NULL)
-		return NULL;
-	if (IsA(node, Var))
-		return rewrite_var((Var *) node, (RewriteContext *) arg);
-	return expression_tree_mutator(node, rewrite_mutator, arg);
 }
 
 /* An expression, or a list of them, rewritten and planned. */
 static Node *
 plan_expression(Node *node, RewriteContext *context)
 {
-	return (Node *) expression_planner((Expr *) rewrite_mutator(node, context));
+	return (Node *) expression_planner((Expr *) sj_vars_replace(node, tuple_var,
+															   context));
+}
+
+/* The targets that are expressions over tuples; a NULL for each other one. */
+static List *
+plain_targets(const SjJoinQuery *query)
+{
+	List	   *plain = NIL;
+	ListCell   *lc;
+
+	foreach(lc, query->targets)
+	{
+		TargetEntry *target = lfirst(lc);
+		Node	   *expr = (Node *) target->expr;
+
+		if (sj_has_sub_query(expr))
+		{
+			target = flatCopyTargetEntry(target);
+			target->expr = (Expr *) makeNullConst(exprType(expr),
+												  exprTypmod(expr),
+												  exprCollation(expr));
+		}
+		plain = lappend(plain, target);
+	}
+	return plain;
 }
 
 /* Expressions of pairs. */
@@ -157,7 +163,7 @@ set_columns(SjPlanInput *input, const SjJoinInput *from)
 	input->ncolumns = 0;
 	while ((attno = bms_next_member(from->columns, attno)) >= 0)
 		input->columns[input->ncolumns++] = (AttrNumber) attno;
-	input->time_index = column_place(input, from->time_attno) - 1;
+	input->time_index = sj_plan_column(input, from->time_attno) - 1;
 }
 
 /* Where the value of each key is; expressions get a place of their own. */
@@ -178,7 +184,7 @@ set_keys(SjJoinPlan *plan, SjSide side)
 		AttrNumber	place;
 
 		if (var != NULL)
-			place = column_place(input, var->varattno);
+			place = sj_plan_column(input, var->varattno);
 		else
 		{
 			input->computed[input->ncomputed++] = (Expr *)
@@ -219,6 +225,7 @@ sj_join_plan(const SjJoinQuery *query)
 	SjJoinPlan *plan = palloc0(sizeof(SjJoinPlan));
 	RewriteContext pair = pair_context(plan);
 	RewriteContext own = input_context(plan);
+	List	   *targets = plain_targets(query);
 
 	plan->query = query;
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
@@ -233,12 +240,13 @@ sj_join_plan(const SjJoinQuery *query)
 		plan->input[side].filter = (List *)
 			plan_expression((Node *) query->input[side].filters, &own);
 		plan->padded_targets[side] = (List *)
-			plan_expression((Node *) query->targets, &padded);
+			plan_expression((Node *) targets, &padded);
 		plan->padded_post[side] = (List *)
 			plan_expression((Node *) query->post, &padded);
 	}
 	plan->residual = (List *) plan_expression((Node *) query->residual, &pair);
-	plan->targets = (List *) plan_expression((Node *) query->targets, &pair);
+	plan->targets = (List *) plan_expression((Node *) targets, &pair);
 	plan->post = (List *) plan_expression((Node *) query->post, &pair);
+	plan->sub_queries = sj_sub_queries_make(plan);
 	return plan;
 }

@@ -16,6 +16,7 @@
 
 #include "access/tupdesc.h"
 #include "catalog/query_analysis.h"
+#include "catalog/sub_query.h"
 #include "nodes/primnodes.h"
 
 /*
@@ -37,7 +38,8 @@ typedef struct SjPlanInput
 
 /*
  * Expressions have the left tuple as OUTER_VAR and the right one as INNER_VAR;
- * those of padded rows expect NULLs in that of the missing side.
+ * those of padded rows expect NULLs in that of the missing side.  A target
+ * with a sub-query is a NULL in them; its value comes from sub_queries.
  */
 typedef struct SjJoinPlan
 {
@@ -48,9 +50,13 @@ typedef struct SjJoinPlan
 	List	   *post;
 	List	   *padded_targets[2];	/* for padded rows of each side */
 	List	   *padded_post[2];
+	SjSubQueries *sub_queries;	/* NULL: none in the target list */
 } SjJoinPlan;
 
 /* Memory in the current context; may run user code (constant folding). */
 extern SjJoinPlan *sj_join_plan(const SjJoinQuery *query);
+
+/* Place of a column of the table in the input's tuple, from 1. */
+extern AttrNumber sj_plan_column(const SjPlanInput *input, AttrNumber attno);
 
 #endif							/* SJ_JOIN_PLAN_H */

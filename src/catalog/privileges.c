@@ -14,7 +14,9 @@
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
 #include "catalog/privileges.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
@@ -31,9 +33,26 @@ check_row_security(Oid relid, Oid owner)
 				 errhint("A join needs all rows of its inputs: its owner must own the table or have BYPASSRLS.")));
 }
 
-void
-sj_check_input_privileges(const SjJoinQuery *query, Oid owner)
+/*
+ * What sub-queries read is read like by any query: policies hide rows, and a
+ * view has the rights of its owner.
+ */
+static bool
+check_sub_queries(Node *node, void *context)
 {
+	if (node == NULL)
+		return false;
+	if (!IsA(node, Query))
+		return expression_tree_walker(node, check_sub_queries, context);
+	(void) ExecCheckRTPerms(((Query *) node)->rtable, true);
+	return query_tree_walker((Query *) node, check_sub_queries, context, 0);
+}
+
+void
+sj_check_input_privileges(const SjJoinQuery *query)
+{
+	Oid			owner = GetUserId();
+
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{
 		const SjJoinInput *input = &query->input[side];
@@ -49,6 +68,7 @@ sj_check_input_privileges(const SjJoinQuery *query, Oid owner)
 							   get_relkind_objtype(get_rel_relkind(input->relid)),
 							   get_rel_name(input->relid));
 	}
+	(void) check_sub_queries((Node *) query->targets, NULL);
 }
 
 Oid

@@ -15,8 +15,11 @@
 
 #include "catalog/query_analysis.h"
 
-/* Error unless 'owner' may read all that the join reads, past row security. */
-extern void sj_check_input_privileges(const SjJoinQuery *query, Oid owner);
+/*
+ * Error unless the current user may read all that the join reads: its inputs
+ * past row security.
+ */
+extern void sj_check_input_privileges(const SjJoinQuery *query);
 
 /* The owner of a relation that exists. */
 extern Oid	sj_relation_owner(Oid relid);

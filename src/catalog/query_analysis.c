@@ -43,6 +43,7 @@
 
 #include "catalog/query_analysis.h"
 #include "catalog/query_parts.h"
+#include "catalog/query_vars.h"
 
 /* Makes positions in errors of the parser refer to the query given. */
 static void
@@ -114,26 +115,22 @@ sj_query_parse(const char *query_text)
 	return query;
 }
 
+/* sj_vars_replace: the Var without the name that it was written with. */
 static Node *
-reset_syntactic_vars(Node *node, void *context)
+plain_var(void *arg, const Var *var)
 {
-	if (node == NULL)
-		return NULL;
-	if (IsA(node, Var))
-	{
-		Var		   *var = copyObject((Var *) node);
+	Var		   *copy = copyObject(unconstify(Var *, var));
 
-		var->varnosyn = var->varno;
-		var->varattnosyn = var->varattno;
-		return (Node *) var;
-	}
-	return expression_tree_mutator(node, reset_syntactic_vars, context);
+	copy->varnosyn = copy->varno;
+	copy->varattnosyn = copy->varattno;
+	return (Node *) copy;
 }
 
 Node *
 sj_query_flatten(Query *query, Node *node)
 {
-	return reset_syntactic_vars(flatten_join_alias_vars(query, node), NULL);
+	return sj_vars_replace(flatten_join_alias_vars(query, node), plain_var,
+						   NULL);
 }
 
 /* Finds what is joined with what; false when it is not two entries. */
@@ -353,28 +350,27 @@ live_columns(Oid relid)
 	return columns;
 }
 
-/* Adds the columns that an expression reads to the inputs' columns. */
-static bool
-collect_columns(Node *node, SjJoinQuery *q)
+/* sj_vars_visit: adds the columns that a Var reads to its input's. */
+static void
+collect_column(void *arg, const Var *var)
 {
-	if (node == NULL)
-		return false;
-	if (IsA(node, Var))
-	{
-		Var		   *var = (Var *) node;
-		SjSide		side = (var->varno == q->input[SJ_RIGHT].rti) ?
-		SJ_RIGHT : SJ_LEFT;
-		SjJoinInput *input = &q->input[side];
+	SjJoinQuery *q = arg;
+	SjSide		side = (var->varno == q->input[SJ_RIGHT].rti) ?
+	SJ_RIGHT : SJ_LEFT;
+	SjJoinInput *input = &q->input[side];
 
-		Assert(var->varno == input->rti && var->varattno >= 0);
-		if (var->varattno == 0)
-			input->columns = bms_add_members(input->columns,
-											 live_columns(input->relid));
-		else
-			input->columns = bms_add_member(input->columns, var->varattno);
-		return false;
-	}
-	return expression_tree_walker(node, collect_columns, q);
+	Assert(var->varno == input->rti && var->varattno >= 0);
+	if (var->varattno == 0)
+		input->columns = bms_add_members(input->columns,
+										 live_columns(input->relid));
+	else
+		input->columns = bms_add_member(input->columns, var->varattno);
+}
+
+static void
+collect_columns(SjJoinQuery *q, void *expressions)
+{
+	sj_vars_visit(expressions, collect_column, q);
 }
 
 static void
@@ -383,21 +379,21 @@ set_columns(SjJoinQuery *q)
 	ListCell   *lc;
 	int			side;
 
-	collect_columns((Node *) q->targets, q);
-	collect_columns((Node *) q->residual, q);
-	collect_columns((Node *) q->post, q);
+	collect_columns(q, q->targets);
+	collect_columns(q, q->residual);
+	collect_columns(q, q->post);
 	foreach(lc, q->keys)
 	{
 		SjJoinKey  *key = lfirst(lc);
 
-		collect_columns((Node *) key->expr[SJ_LEFT], q);
-		collect_columns((Node *) key->expr[SJ_RIGHT], q);
+		collect_columns(q, key->expr[SJ_LEFT]);
+		collect_columns(q, key->expr[SJ_RIGHT]);
 	}
 	for (side = 0; side < 2; side++)
 	{
 		SjJoinInput *input = &q->input[side];
 
-		collect_columns((Node *) input->filters, q);
+		collect_columns(q, input->filters);
 		input->columns = bms_add_member(input->columns, input->time_attno);
 	}
 }
@@ -424,9 +420,9 @@ sj_query_analyze(Query *query, const SjJoinShape *shape)
 	set_inputs(q);
 	set_targets(q);
 	sj_query_conditions(query, &conditions);
-	sj_check_functions(q, (Node *) q->targets);
-	sj_check_functions(q, (Node *) conditions.join);
-	sj_check_functions(q, (Node *) conditions.where);
+	sj_check_targets(q);
+	sj_check_conditions(q, conditions.join);
+	sj_check_conditions(q, conditions.where);
 
 	/* sort the conditions */
 	pairs = sort_join_conditions(q, conditions.join);
@@ -445,21 +441,16 @@ sj_query_analyze(Query *query, const SjJoinShape *shape)
 	return q;
 }
 
-/* Replaces varnos by the input's place in the query: 1 or 2. */
+/* sj_vars_replace: its input by the place in the query, 1 or 2. */
 static Node *
-neutral_vars(Node *node, Index *rti)
+neutral_var(void *arg, const Var *var)
 {
-	if (node == NULL)
-		return NULL;
-	if (IsA(node, Var))
-	{
-		Var		   *var = copyObject((Var *) node);
+	const Index *rti = arg;
+	Var		   *copy = copyObject(unconstify(Var *, var));
 
-		var->varno = (var->varno == rti[0]) ? 1 : 2;
-		var->varnosyn = var->varno;
-		return (Node *) var;
-	}
-	return expression_tree_mutator(node, neutral_vars, rti);
+	copy->varno = (copy->varno == rti[0]) ? 1 : 2;
+	copy->varnosyn = copy->varno;
+	return (Node *) copy;
 }
 
 /* Writes the text form of a node without its source locations. */
@@ -470,7 +461,7 @@ append_neutral(StringInfo buf, Query *query, Node *node, Index *rti)
 	char	   *text;
 	char	   *next;
 
-	node = neutral_vars(sj_query_flatten(query, node), rti);
+	node = sj_vars_replace(sj_query_flatten(query, node), neutral_var, rti);
 	text = nodeToString(node);
 	while ((next = strstr(text, location)) != NULL)
 	{
@@ -536,7 +527,8 @@ sj_input_signature(const SjJoinQuery *query)
 /*
  * Hash of what the definition means: tables, join type, conditions and the
  * expressions of the result columns, in order.  Names of columns, aliases,
- * places in the text and in the range table do not matter.
+ * places in the text and in the range table do not matter, but within
+ * sub-queries, whose names can end up in values (row_to_json).
  *
  * Any SELECT has a signature, also one that could not be a streaming join.
  */

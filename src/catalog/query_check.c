@@ -6,7 +6,8 @@
  * A clause is refused when its result could not be kept up to date row by
  * row (LIMIT, aggregates ...) or when evaluating it later would give another
  * answer (volatile functions); a table is refused when its rows are not its
- * own, or not logged.
+ * own, or not logged.  Sub-queries are for the target list: whether rows match
+ * must not depend on what other tables hold when it is asked.
  *
  * IDENTIFICATION
  *	  src/catalog/query_check.c
@@ -22,6 +23,7 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "nodes/nodeFuncs.h"
+#include "parser/parse_relation.h"
 #include "parser/parsetree.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -74,8 +76,6 @@ sj_check_clauses(Query *query)
 	refuse_if(query->sortClause != NIL, "ORDER BY",
 			  "Order when reading the result.");
 	refuse_if(query->hasTargetSRFs, "a set-returning function", HINT_READER);
-	refuse_if(query->hasSubLinks, "a sub-query",
-			  "Join the table itself (instead of NOT EXISTS: LEFT JOIN ... WHERE its key IS NULL), or look its rows up in the query that reads the result.");
 }
 
 /* Refuses what is in FROM but is not a table. */
@@ -211,29 +211,69 @@ check_function(Oid function, void *context)
 	return false;
 }
 
+typedef struct CheckContext
+{
+	SjJoinQuery *q;
+	bool		targets;		/* else conditions */
+	Index		depth;			/* in sub-queries */
+} CheckContext;
+
+/* What a sub-query can do that must not be done to write a row. */
+static void
+check_sub_query(Query *query)
+{
+	refuse_if(query->rowMarks != NIL, "FOR UPDATE or FOR SHARE",
+			  "Leave the locking clause out.");
+	if (isQueryUsingTempRelation(query))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a temporary table is not supported in a streaming join"),
+				 errhint("Use an ordinary table: the worker cannot see rows of a session.")));
+}
+
 static bool
-check_functions_walker(Node *node, SjJoinQuery *q)
+check_walker(Node *node, CheckContext *context)
 {
 	if (node == NULL)
 		return false;
-	if (IsA(node, Var) && ((Var *) node)->varattno < 0)
+	if (IsA(node, Var) && ((Var *) node)->varattno < 0 &&
+		((Var *) node)->varlevelsup == context->depth)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("system columns are not supported in a streaming join"),
 				 errhint("Use a column of the table instead.")));
-	if (IsA(node, SubLink) || IsA(node, Query))
-		refuse_if(true, "a sub-query", "Join the table itself.");
+	if (IsA(node, SubLink) && !context->targets)
+		refuse_if(true, "a sub-query in a condition",
+				  "Join the table itself (instead of NOT EXISTS: LEFT JOIN ... WHERE its key IS NULL), or select the sub-query as a column and filter in the query that reads the result.");
 	if (IsA(node, NextValueExpr))
 		refuse_if(true, "a sequence", "Compute the value when the row is inserted.");
 	if (IsA(node, SQLValueFunction))
-		q->has_stable = true;
+		context->q->has_stable = true;
+	if (IsA(node, Query))
+	{
+		check_sub_query((Query *) node);
+		context->depth++;
+		(void) query_tree_walker((Query *) node, check_walker, context, 0);
+		context->depth--;
+		return false;
+	}
 
-	check_functions_in_node(node, check_function, q);
-	return expression_tree_walker(node, check_functions_walker, q);
+	check_functions_in_node(node, check_function, context->q);
+	return expression_tree_walker(node, check_walker, context);
 }
 
 void
-sj_check_functions(SjJoinQuery *q, Node *node)
+sj_check_conditions(SjJoinQuery *q, List *conditions)
 {
-	check_functions_walker(node, q);
+	CheckContext context = {q, false, 0};
+
+	(void) check_walker((Node *) conditions, &context);
+}
+
+void
+sj_check_targets(SjJoinQuery *q)
+{
+	CheckContext context = {q, true, 0};
+
+	(void) check_walker((Node *) q->targets, &context);
 }

@@ -44,8 +44,9 @@ typedef struct SjRange
 /* query_check.c */
 extern void sj_check_clauses(Query *query);
 extern void sj_check_input(Query *query, Index rti);
-/* refuses volatile functions and such; sets q->has_stable */
-extern void sj_check_functions(SjJoinQuery *q, Node *node);
+/* refuse volatile functions and such; set q->has_stable */
+extern void sj_check_conditions(SjJoinQuery *q, List *conditions);
+extern void sj_check_targets(SjJoinQuery *q);
 
 /* query_analysis.c */
 extern void sj_query_conditions(Query *query, SjConditions *conditions);

@@ -23,6 +23,7 @@
 
 #include "catalog/query_parts.h"
 #include "catalog/query_text.h"
+#include "catalog/query_vars.h"
 
 /* Deparse context for expressions of the query. */
 static List *
@@ -275,6 +276,61 @@ append_conditions(List *lines, const SjJoinQuery *q, const char *label,
 								   sj_conditions_text(q, conditions)));
 }
 
+/* Names of the targets that sub-queries read other tables for; "" if none. */
+static char *
+read_target_names(const SjJoinQuery *q)
+{
+	StringInfoData buf;
+	ListCell   *lc;
+
+	initStringInfo(&buf);
+	foreach(lc, q->targets)
+	{
+		TargetEntry *target = lfirst(lc);
+
+		if (sj_reads_relations((Node *) target->expr))
+			appendStringInfo(&buf, "%s%s", buf.len > 0 ? ", " : "",
+							 quote_identifier(target->resname));
+	}
+	return buf.data;
+}
+
+/* Names of the inputs that are read by sub-queries, too; "" if none. */
+static char *
+read_input_names(const SjJoinQuery *q)
+{
+	List	   *relids = sj_relations_read((Node *) q->targets);
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		Oid			relid = q->input[side].relid;
+
+		if (list_member_oid(relids, relid) &&
+			(side == SJ_LEFT || relid != q->input[SJ_LEFT].relid))
+			appendStringInfo(&buf, "%s%s", buf.len > 0 ? ", " : "",
+							 quote_identifier(get_rel_name(relid)));
+	}
+	return buf.data;
+}
+
+/* What the user may not expect of sub-queries. */
+static List *
+append_sub_queries(List *lines, const SjJoinQuery *q)
+{
+	char	   *targets = read_target_names(q);
+	char	   *inputs = read_input_names(q);
+
+	if (targets[0] != '\0')
+		lines = lappend(lines, psprintf("columns with sub-queries (%s): read when a row is written, not followed when what they read changes later; left out by verify",
+										targets));
+	if (inputs[0] != '\0')
+		lines = lappend(lines, psprintf("sub-queries read %s as it is when a row is written, with rows that the join has not read or has refused",
+										inputs));
+	return lines;
+}
+
 /* The lines that come from the query alone. */
 static List *
 query_lines(const SjJoinQuery *q)
@@ -300,7 +356,7 @@ query_lines(const SjJoinQuery *q)
 	lines = append_conditions(lines, q, "condition on joined rows", q->post);
 	if (q->has_stable)
 		lines = lappend(lines, pstrdup("stable functions: evaluated when a row is joined, not again later"));
-	return lines;
+	return append_sub_queries(lines, q);
 }
 
 List *
@@ -341,5 +397,5 @@ sj_notice_lines(const SjJoinQuery *q, const SjExplainOptions *options)
 									sj_usec_text(options->allowed_lateness)));
 	if (q->pad[SJ_LEFT])
 		lines = lappend(lines, unmatched_text(q, options));
-	return lines;
+	return append_sub_queries(lines, q);
 }

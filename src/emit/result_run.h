@@ -15,6 +15,7 @@
 #include "sjoin.h"
 
 #include "access/heapam.h"
+#include "emit/result_query.h"
 #include "emit/result_table.h"
 #include "nodes/execnodes.h"
 #include "utils/relcache.h"
@@ -50,6 +51,7 @@ typedef struct SjWriteRun
 	TimestampTz at;
 	int64	   *result_seq;
 	SjWritten  *written;
+	SjResultQuery *sub_queries; /* NULL: none in the target list */
 	uint64		(*insert) (struct SjWriteRun *run, int64 first, int64 last);
 
 	/* direct path: the open table */

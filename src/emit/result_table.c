@@ -3,11 +3,12 @@
  * result_table.c
  *	  From changes of the engine to rows of the result table.
  *
- * A change is projected to a row: the query's columns, then sjoin's own.  Rows
- * go to the table by table_multi_insert when nothing of the user's hangs on
- * it, else by one INSERT over an ephemeral relation, so that triggers, rules,
- * partitions, defaults and policies of the table work as for any statement.
- * Retractions are one DELETE by identity.
+ * A change is projected to a row: the query's columns, then sjoin's own.
+ * Columns with sub-queries are computed for many rows at once
+ * (result_query.c).  Rows go to the table by table_multi_insert when nothing
+ * of the user's hangs on it, else by one INSERT over an ephemeral relation, so
+ * that triggers, rules, partitions, defaults and policies of the table work as
+ * for any statement.  Retractions are one DELETE by identity.
  *
  * An error leaves with ereport and the caller aborts; it calls again with
  * 'careful', and then a batch that fails is halved, in subtransactions, down
@@ -117,18 +118,13 @@ load_side(SjResultWriter *writer, SjSide side, const SjRow *row)
 }
 
 /*
- * Projects a change into values[] and isnull[] (all columns of the row);
- * false when the post-join condition leaves it out.  By-reference values live
- * in the per-tuple memory and in the state.
+ * Puts the rows of a change into the slots of the sides.  NULL when the
+ * post-join condition leaves the change out.
  */
-bool
-sj_result_make_row(SjWriteRun *run, const SjChange *change, Datum *values, bool *isnull)
+static SjRowMaker *
+load_change(SjResultWriter *writer, const SjChange *change)
 {
-	SjResultWriter *writer = run->writer;
-	SjRowMaker   *maker = &writer->pair;
-	pg_uuid_t  *id;
-	int			n = writer->ntargets;
-	TupleTableSlot *slot;
+	SjRowMaker *maker = &writer->pair;
 
 	ResetExprContext(writer->econtext);
 	load_side(writer, SJ_LEFT, change->left);
@@ -138,12 +134,56 @@ sj_result_make_row(SjWriteRun *run, const SjChange *change, Datum *values, bool 
 	else if (change->left == NULL)
 		maker = &writer->padded[SJ_RIGHT];
 	if (maker->post != NULL && !ExecQual(maker->post, writer->econtext))
+		return NULL;
+	return maker;
+}
+
+/*
+ * Computes what the rows to be written take from sub-queries;
+ * sj_result_make_row() asks for them in the same order.
+ */
+static void
+run_sub_queries(SjWriteRun *run, int64 first, int64 last)
+{
+	SjResultWriter *writer = run->writer;
+
+	sj_result_query_begin(run->sub_queries);
+	for (int64 i = first; i < last; i++)
+	{
+		const SjChange *change = &run->changes[i];
+		bool		absent[2] = {change->left == NULL, change->right == NULL};
+
+		CHECK_FOR_INTERRUPTS();
+		if (change->sign > 0 && load_change(writer, change) != NULL)
+			sj_result_query_put(run->sub_queries, writer->side_slot, absent);
+	}
+	sj_result_query_run(run->sub_queries);
+}
+
+/*
+ * Projects a change into values[] and isnull[] (all columns of the row);
+ * false when the post-join condition leaves it out.  By-reference values live
+ * in the per-tuple memory and in the state, those of sub-queries until the
+ * next row.
+ */
+bool
+sj_result_make_row(SjWriteRun *run, const SjChange *change, Datum *values, bool *isnull)
+{
+	SjResultWriter *writer = run->writer;
+	SjRowMaker *maker = load_change(writer, change);
+	pg_uuid_t  *id;
+	int			n = writer->ntargets;
+	TupleTableSlot *slot;
+
+	if (maker == NULL)
 		return false;
 
 	slot = ExecProject(maker->projection);
 	memcpy(values, slot->tts_values, sizeof(Datum) * n);
 	memcpy(isnull, slot->tts_isnull, sizeof(bool) * n);
 	memset(isnull + n, false, writer->desc->natts - n);
+	if (run->sub_queries != NULL)
+		sj_result_query_next(run->sub_queries, values, isnull);
 
 	id = MemoryContextAlloc(writer->econtext->ecxt_per_tuple_memory,
 							sizeof(pg_uuid_t));
@@ -162,6 +202,8 @@ static void
 write_range(SjWriteRun *run, int64 first, int64 last)
 {
 	sj_result_retract(run, first, last);
+	if (run->sub_queries != NULL)
+		run_sub_queries(run, first, last);
 	run->written->inserted += run->insert(run, first, last);
 }
 
@@ -273,6 +315,9 @@ sj_result_write(SjResultWriter *writer, const SjChange *changes, int64 n,
 	if (n == 0)
 		return;
 	sj_result_check_columns(writer);
+	if (writer->plan->sub_queries != NULL)
+		run.sub_queries = sj_result_query_open(writer->plan->sub_queries,
+											   writer->def->query, (double) n);
 	run.changes = retractions_first(changes, n, &nretracted);
 
 	/* a failed statement of the direct path would leave its pages behind */

@@ -261,7 +261,7 @@ sj_task_compile(SjTask *task)
 	task->owner = read_owner(task);
 	sj_sandbox_enter(&sandbox, task->owner, task->def->time_zone);
 	read_definition(task);
-	sj_check_input_privileges(task->query, task->owner);
+	sj_check_input_privileges(task->query);
 	task->plan = sj_join_plan(task->query);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		sj_input_open(&task->input[side], side, task->query, task->plan);
