@@ -44,6 +44,9 @@ extern void sj_drop_stream(Oid relid);
 extern void sj_forget_join(const SjJoinDef *def);
 extern void sj_drop_join(const SjJoinDef *def, bool keep_result);
 
+/* result_columns.c: error unless the targets can be columns of a table. */
+extern void sj_check_result_columns(const SjJoinQuery *query);
+
 /* options.c: the options that create_join and explain have in common, of
  * which 'first' is the number of output_mode. */
 extern void sj_read_join_options(FunctionCallInfo fcinfo, int first,

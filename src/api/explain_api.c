@@ -59,6 +59,7 @@ sjoin_explain(PG_FUNCTION_ARGS)
 	sj_join_shape(&def, &shape);
 	query = sj_query_analyze(sj_query_parse(text), &shape);
 	sj_check_input_privileges(query);
+	sj_check_result_columns(query);
 	sj_explain_options(&def, query, &options);
 	lines = sj_explain_lines(query, &options);
 	return sj_return_lines(fcinfo, format == 0 ? lines : as_json(lines));

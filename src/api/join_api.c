@@ -198,33 +198,6 @@ definition_name(const char *result, Oid namespace)
 	return name;
 }
 
-/* Columns of sjoin's own must not be the query's, too. */
-static void
-check_targets(const SjJoinQuery *query)
-{
-	ListCell   *lc;
-
-	if (query->targets == NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("a join needs at least one column"),
-				 errhint("Select a column of one of the inputs.")));
-
-	foreach(lc, query->targets)
-	{
-		TargetEntry *target = lfirst(lc);
-
-		if (strcmp(target->resname, SJ_COLUMN_ID) == 0 ||
-			strcmp(target->resname, SJ_COLUMN_VERSION) == 0 ||
-			strcmp(target->resname, SJ_COLUMN_AT) == 0 ||
-			strcmp(target->resname, SJ_COLUMN_SEQ) == 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_RESERVED_NAME),
-					 errmsg("column name \"%s\" is reserved", target->resname),
-					 errhint("Give the column another name with AS.")));
-	}
-}
-
 /* The view and the table; sets def->definition and def->result. */
 static void
 create_relations(SjJoinDef *def, const char *schema, const char *name)
@@ -400,7 +373,7 @@ create_join(SjJoinDef *def, const char *schema, const char *name)
 	lock_inputs(find_inputs(def));
 	query = analyze(def);		/* what may have changed before the lock */
 	check_may_read(query);
-	check_targets(query);
+	sj_check_result_columns(query);
 	check_plan(def, query);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{

@@ -437,8 +437,8 @@ compared_target(const TargetEntry *target)
 
 	if (!sj_reads_relations(expr))
 		return expr;
-	return (Node *) makeNullConst(exprType(expr), exprTypmod(expr),
-								  exprCollation(expr));
+	/* a domain may not allow it */
+	return (Node *) makeNullConst(getBaseType(exprType(expr)), -1, InvalidOid);
 }
 
 static char *

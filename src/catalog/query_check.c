@@ -23,11 +23,13 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "catalog/join_def.h"
 #include "catalog/query_parts.h"
@@ -211,6 +213,22 @@ check_function(Oid function, void *context)
 	return false;
 }
 
+/* The arguments of a call that its function's defaults give. */
+static List *
+default_arguments(FuncExpr *call)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID,
+										ObjectIdGetDatum(call->funcid));
+	List	   *args;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", call->funcid);
+	args = expand_function_arguments(call->args, false, call->funcresulttype,
+									 tuple);
+	ReleaseSysCache(tuple);
+	return list_difference_ptr(args, call->args);
+}
+
 typedef struct CheckContext
 {
 	SjJoinQuery *q;
@@ -257,6 +275,10 @@ check_walker(Node *node, CheckContext *context)
 		context->depth--;
 		return false;
 	}
+
+	if (IsA(node, FuncExpr))
+		(void) check_walker((Node *) default_arguments((FuncExpr *) node),
+							context);
 
 	check_functions_in_node(node, check_function, context->q);
 	return expression_tree_walker(node, check_walker, context);
