@@ -134,7 +134,7 @@ input_column(void *arg, const Var *var, Form_pg_attribute att)
 
 /*
  * sj_vars_replace: what a whole-row Var means, NULL when its side is not
- * there, else a row.
+ * there, else a row.  (Where it always is, CASE is there for opaque_row().)
  */
 static Node *
 expand_row(void *arg, const Var *var)
@@ -150,9 +150,6 @@ expand_row(void *arg, const Var *var)
 		return (Node *) copyObject(unconstify(Var *, var));
 	row = sj_whole_row(var, input->relid, COERCE_EXPLICIT_CAST, input_column,
 					   NULL);
-	if (!context->q->pad[SJ_OTHER(side)])
-		return row;
-
 	absent = makeNode(NullTest);
 	absent->arg = (Expr *) makeVar(input->rti, context->natts[side] + 1,
 								   UUIDOID, -1, InvalidOid, var->varlevelsup);

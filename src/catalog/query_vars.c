@@ -89,6 +89,22 @@ sj_vars_visit(Node *node, void (*visit) (void *arg, const Var *var), void *arg)
 	(void) visit_walker(node, &context);
 }
 
+/*
+ * Keeps the planner from taking the row apart for IS NULL: of the columns of
+ * a row type it would count those that have been dropped.
+ */
+static Node *
+opaque_row(RowExpr *row)
+{
+	ConvertRowtypeExpr *convert = makeNode(ConvertRowtypeExpr);
+
+	convert->arg = (Expr *) row;
+	convert->resulttype = row->row_typeid;
+	convert->convertformat = COERCE_IMPLICIT_CAST;
+	convert->location = -1;
+	return (Node *) convert;
+}
+
 Node *
 sj_whole_row(const Var *var, Oid relid, CoercionForm format,
 			 Node *(*column) (void *arg, const Var *var,
@@ -98,11 +114,13 @@ sj_whole_row(const Var *var, Oid relid, CoercionForm format,
 	Relation	rel = table_open(relid, AccessShareLock);
 	TupleDesc	desc = RelationGetDescr(rel);
 	RowExpr    *row = makeNode(RowExpr);
+	bool		dropped = false;
 
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 
+		dropped |= att->attisdropped;
 		row->args = lappend(row->args, att->attisdropped ?
 							(Node *) makeNullConst(INT4OID, -1, InvalidOid) :
 							column(arg, var, att));
@@ -113,7 +131,7 @@ sj_whole_row(const Var *var, Oid relid, CoercionForm format,
 	row->row_format = format;
 	row->location = -1;
 	table_close(rel, NoLock);
-	return (Node *) row;
+	return dropped ? opaque_row(row) : (Node *) row;
 }
 
 Node *
