@@ -6,7 +6,7 @@
  * query_analysis.c leads; query_check.c says what is not a streaming join,
  * query_range.c reads one time condition, query_bounds.c makes event times
  * and bounds of them, query_shape.c puts the options in, query_keys.c finds
- * the equalities.
+ * the equalities.  query_vars.c walks expressions, sub-queries included.
  *
  * IDENTIFICATION
  *	  src/catalog/query_parts.h
