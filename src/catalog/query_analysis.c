@@ -453,6 +453,27 @@ neutral_var(void *arg, const Var *var)
 	return (Node *) copy;
 }
 
+/*
+ * Takes the names of tables and joins out of sub-queries; those of other
+ * entries can be seen in values (row_to_json).
+ */
+static bool
+forget_names(Node *node, void *context)
+{
+	RangeTblEntry *rte = (RangeTblEntry *) node;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, forget_names, context,
+								 QTW_EXAMINE_RTES_BEFORE);
+	if (!IsA(node, RangeTblEntry))
+		return expression_tree_walker(node, forget_names, context);
+	if (rte->rtekind == RTE_RELATION || rte->rtekind == RTE_JOIN)
+		rte->alias = rte->eref = rte->join_using_alias = NULL;
+	return false;				/* the walker goes into it by itself */
+}
+
 /* Writes the text form of a node without its source locations. */
 static void
 append_neutral(StringInfo buf, Query *query, Node *node, Index *rti)
@@ -462,6 +483,7 @@ append_neutral(StringInfo buf, Query *query, Node *node, Index *rti)
 	char	   *next;
 
 	node = sj_vars_replace(sj_query_flatten(query, node), neutral_var, rti);
+	(void) forget_names(node, NULL);
 	text = nodeToString(node);
 	while ((next = strstr(text, location)) != NULL)
 	{
@@ -527,8 +549,7 @@ sj_input_signature(const SjJoinQuery *query)
 /*
  * Hash of what the definition means: tables, join type, conditions and the
  * expressions of the result columns, in order.  Names of columns, aliases,
- * places in the text and in the range table do not matter, but within
- * sub-queries, whose names can end up in values (row_to_json).
+ * places in the text and in the range table do not matter.
  *
  * Any SELECT has a signature, also one that could not be a streaming join.
  */

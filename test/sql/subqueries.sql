@@ -172,10 +172,30 @@ SELECT try('(SELECT l.ctid FROM limits l LIMIT 1)');
 DROP TABLE tried;
 \set VERBOSITY default
 
+-- names may change, the meaning may not
+ALTER TABLE customers RENAME name TO called;
+ALTER TABLE customers DROP since;
+ALTER TABLE customers RENAME TO clients;
+INSERT INTO payments VALUES (5, 2, '2024-01-01 11:04');
+SELECT sjoin.wait_for('named');
+SELECT customer FROM named WHERE id = 5 AND amount = 2;
+SELECT pg_get_viewdef('named_query') AS definition \gset
+CREATE OR REPLACE VIEW named_query AS :definition
+INSERT INTO payments VALUES (5, 3, '2024-01-01 11:04');
+SELECT sjoin.wait_for('named');
+SELECT customer FROM named WHERE id = 5 AND amount = 3;
+SELECT * FROM sjoin.verify('named');
+CREATE OR REPLACE VIEW mine_query AS
+    SELECT o.id, (SELECT c.called FROM clients c WHERE c.id = o.customer + 1) AS customer,
+           (SELECT n.name FROM names n WHERE n.id = o.customer) AS name
+      FROM orders o JOIN payments p ON p.order_id = o.id AND p.at = o.at AND p.amount = 1;
+SELECT sjoin.wait_for('mine');
+SELECT state, last_error FROM sjoin.joins WHERE join_name::text = 'mine';
+
 -- what a sub-query uses cannot go unnoticed
 DROP FUNCTION twice;
 DROP FUNCTION twice CASCADE;
-DROP TABLE customers CASCADE;
+DROP TABLE clients CASCADE;
 INSERT INTO payments VALUES (4, 4, '2024-01-01 11:00');
 SELECT sjoin.wait_for('named'), sjoin.wait_for('counted');
 SELECT join_name, state, last_error FROM sjoin.joins WHERE join_name::text IN ('named', 'counted') ORDER BY 1;
