@@ -6,6 +6,8 @@
   c  bulk, left join, upsert, transactions of 10,000 rows
   d  paced 8,000 orders/s and 20,000 items/s in transactions of 20 rows: commit to visible in the result
   e  single-row INSERT, 4 clients, synchronous commit on and off: rate with capture, of the bare rate
+  f  retention: DELETE of rows that have been joined and are settled,       time with capture, of the bare time
+     with a condition on their event time, and with another
 """
 import argparse
 import os
@@ -202,6 +204,43 @@ def single(cursor, seconds, synchronous):
     return [statistics.median(rates[t]) for t in ("streams", "bare", "by_hand")]
 
 
+def seconds_to_delete(cursor, target, condition, rows):
+    cursor.execute("CHECKPOINT")
+    start = time.monotonic()
+    cursor.execute("DELETE FROM %s.orders WHERE %s" % (target, condition))
+    seconds = time.monotonic() - start
+    if cursor.rowcount != rows:
+        raise SystemExit("%d rows deleted, not %d" % (cursor.rowcount, rows))
+    return seconds
+
+
+def retention(cursor, condition, rows, rounds):
+    """Median times of a DELETE of all orders, joined long ago: of a stream, bare, of a table with a trigger by hand."""
+    seconds = {"streams": [], "bare": [], "by_hand": []}
+    for number in range(rounds):
+        fresh(cursor)
+        cursor.execute("CREATE TRIGGER t AFTER DELETE ON by_hand.orders FOR EACH ROW EXECUTE FUNCTION by_hand.nothing()")
+        cursor.execute("SELECT sjoin.create_join('streams.result', %s, output_mode => 'append')", (QUERY % "",))
+        wait(cursor, "streams.result")
+        for target in seconds:
+            load(cursor, target, rows, 10000, False)
+        wait(cursor, "streams.result", True)
+        before = rows_in(cursor)
+        for target in sorted(seconds, key=lambda t: (list(seconds).index(t) + number) % 3):
+            seconds[target].append(seconds_to_delete(cursor, target, condition, rows))
+        wait(cursor, "streams.result")
+        if rows_in(cursor) != before:
+            raise SystemExit("deletions of settled rows were captured")
+        check_result(cursor, "streams.result", rows)
+        cursor.execute("SELECT sjoin.drop_join('streams.result')")
+    return [statistics.median(seconds[t]) for t in seconds]
+
+
+def rows_in(cursor):
+    cursor.execute("SELECT sum(rows_in) FROM sjoin.stat_inputs WHERE relid = 'streams.result'::regclass")
+    return cursor.fetchone()[0]
+
+
 def thousands(x):
     return "%d k" % round(x / 1000) if x >= 10000 else "%.1f k" % (x / 1000)
 
@@ -225,6 +264,18 @@ def single_line(synchronous, figures, least, aim):
             thousands(by_hand), "%.2f of bare (trigger: %.2f)" % (captured / bare, by_hand / bare), least, aim]
 
 
+def retention_line(name, rows, figures):
+    captured, bare, by_hand = figures
+    return ["retention DELETE of %s settled rows, WHERE %s" % (thousands(rows), name), "%.0f ms" % (captured * 1000),
+            "%.0f ms" % (bare * 1000), "%.0f ms" % (by_hand * 1000),
+            "%.2fx bare (trigger: %.2fx)" % (captured / bare, by_hand / bare), "1.3x", "1.15x"]
+
+
+def retention_lines(cursor, rows, rounds):
+    return [retention_line(name, rows, retention(cursor, condition, rows, rounds))
+            for name, condition in (("event time < ...", "created_at < now() - interval '30 days'"), ("key >= ...", "order_id >= 0"))]
+
+
 def measure(cursor, options):
     orders = 100000 if options.short else 500000
     seconds = 10 if options.short else 60
@@ -235,6 +286,7 @@ def measure(cursor, options):
         "d": lambda: paced_lines(paced(cursor, seconds)),
         "e": lambda: [single_line("on", single(cursor, 3 if options.short else 10, "on"), "0.90", "0.95"),
                       single_line("off", single(cursor, 3 if options.short else 10, "off"), "0.80", "0.92")],
+        "f": lambda: retention_lines(cursor, 300000, 3 if options.short else 9),
     }
     for key in options.only.split(","):
         print("measuring %s" % key, file=sys.stderr, flush=True)
@@ -245,7 +297,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("-o", "--output", help="write the table to this file too")
     arguments.add_argument("--short", action="store_true", help="a fifth of the rows, ten seconds of pace")
-    arguments.add_argument("--only", default="a,b,c,d,e")
+    arguments.add_argument("--only", default="a,b,c,d,e,f")
     options = arguments.parse_args()
     cursor = connect().cursor()
     lines = ["| figure | sjoin | bare | plpgsql trigger | ratio | at least | aim |", "| --- | --- | --- | --- | --- | --- | --- |"]

@@ -56,6 +56,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- What a row trigger on deletions costs that does nothing.
+CREATE FUNCTION by_hand.nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+
 -- Orders and their payments a second later, a millisecond apart; each tenth order is not paid when 'unpaid'.
 -- rows_each = 0: all in one transaction, else transactions of so many rows.
 CREATE PROCEDURE bare.load(target text, orders int, rows_each int, unpaid boolean) LANGUAGE plpgsql AS $$

@@ -35,7 +35,7 @@ BEGIN
         EXECUTE format($sql$
             CREATE MATERIALIZED VIEW sjoin.log_%1$s WITH (toast_tuple_target = 8160) AS
                 SELECT NULL::xid8 AS xid, NULL::int8 AS seq, NULL::int4 AS n, NULL::int4 AS layout,
-                       NULL::timestamptz AS captured_at, NULL::bytea AS data
+                       NULL::oid AS source, NULL::boolean AS changes, NULL::timestamptz AS captured_at, NULL::bytea AS data
                  WHERE sjoin.no_rows();
             ALTER MATERIALIZED VIEW sjoin.log_%1$s ALTER COLUMN data SET STORAGE EXTERNAL;
             CREATE INDEX log_%1$s_xid ON sjoin.log_%1$s (xid);
@@ -66,7 +66,7 @@ COMMENT ON MATERIALIZED VIEW sjoin.position IS 'how far each join has come; the 
 -- src/catalog/stream_def.c
 CREATE MATERIALIZED VIEW sjoin.stream_def AS
     SELECT NULL::oid AS relid, NULL::int2 AS time_attno, NULL::int8 AS watermark_delay, NULL::int8 AS idle_timeout,
-           NULL::text AS on_idle, NULL::int8 AS max_future, NULL::timestamptz AS created_at
+           NULL::text AS on_idle, NULL::int8 AS max_future, NULL::int2[] AS upsert_attnos, NULL::timestamptz AS created_at
      WHERE sjoin.no_rows();
 CREATE UNIQUE INDEX stream_def_relid ON sjoin.stream_def (relid);
 COMMENT ON MATERIALIZED VIEW sjoin.stream_def IS 'tables whose row changes are captured as events (times in microseconds)';
@@ -85,7 +85,8 @@ CREATE MATERIALIZED VIEW sjoin.join_def AS
            NULL::text AS late_rows, NULL::boolean AS with_data, NULL::text AS time_zone, NULL::int8 AS signature, NULL::int8 AS input_signature,
            NULL::text AS query, NULL::oid AS input_left, NULL::oid AS input_right, NULL::bytea AS start,
            NULL::text AS kind, NULL::text AS join_type, NULL::int8 AS lateness, NULL::int8 AS retention,
-           NULL::text AS alias_left, NULL::text AS alias_right, NULL::timestamptz AS created_at
+           NULL::text AS alias_left, NULL::text AS alias_right, NULL::boolean AS paused, NULL::text AS notify_channel,
+           NULL::int8 AS result_seq, NULL::timestamptz AS created_at
      WHERE sjoin.no_rows();
 CREATE UNIQUE INDEX join_def_join_id ON sjoin.join_def (join_id);
 CREATE UNIQUE INDEX join_def_result ON sjoin.join_def (result);
@@ -96,19 +97,33 @@ CREATE MATERIALIZED VIEW sjoin.late_row AS
     SELECT NULL::int8 AS late_id, NULL::int4 AS join_id, NULL::int2 AS side, NULL::int8 AS seq, NULL::int8 AS other_seq, NULL::"char" AS op,
            NULL::int8 AS event_time, NULL::int8 AS watermark, NULL::text AS reason, NULL::text AS sqlstate, NULL::text AS message,
            NULL::timestamptz AS arrived_at, NULL::timestamptz AS replayed_at,
-           NULL::jsonb AS row_data, NULL::jsonb AS old_data, NULL::uuid AS row_hash, NULL::uuid AS old_hash
+           NULL::jsonb AS row_data, NULL::jsonb AS old_data, NULL::uuid AS row_hash, NULL::uuid AS old_hash, NULL::oid AS partition
      WHERE sjoin.no_rows();
 CREATE INDEX late_row_join_id ON sjoin.late_row (join_id);
 COMMENT ON MATERIALIZED VIEW sjoin.late_row IS 'rows that joins did not take in, with the reason';
 
 -- capture -----------------------------------------------------------------
 -- EXECUTE stays with PUBLIC: CREATE TABLE ... PARTITION OF checks it for the
--- owner of the partition.
+-- owner of the partition, DELETE for whoever deletes.
 
 CREATE FUNCTION sjoin.capture() RETURNS trigger
     LANGUAGE c SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'sjoin_capture';
 COMMENT ON FUNCTION sjoin.capture() IS 'trigger of streams: writes row changes to the event log when the transaction commits';
+
+CREATE FUNCTION sjoin.may_change(stream regclass, event_time timestamptz) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED
+    AS 'MODULE_PATHNAME', 'sjoin_may_change';
+COMMENT ON FUNCTION sjoin.may_change(regclass, timestamptz) IS
+    'condition of the delete trigger of streams: false when no join of the stream would notice that a row with this event time is gone';
+
+CREATE FUNCTION sjoin.may_change(stream regclass, event_time timestamp) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED
+    AS 'MODULE_PATHNAME', 'sjoin_may_change';
+COMMENT ON FUNCTION sjoin.may_change(regclass, timestamp) IS
+    'condition of the delete trigger of streams: false when no join of the stream would notice that a row with this event time is gone';
+
+GRANT EXECUTE ON FUNCTION sjoin.capture(), sjoin.may_change(regclass, timestamptz), sjoin.may_change(regclass, timestamp) TO PUBLIC;
 
 CREATE FUNCTION sjoin.image_hash(image record) RETURNS uuid
     LANGUAGE c IMMUTABLE PARALLEL SAFE
@@ -145,7 +160,7 @@ CREATE FUNCTION sjoin.create_stream(
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'sjoin_create_stream';
 COMMENT ON FUNCTION sjoin.create_stream(regclass, name, interval, interval, text, interval, name[], boolean) IS
-    'declares a table as a stream with the given event time column; settings that are NULL follow the sjoin.* parameters';
+    'declares a table as a stream with the given event time column; with upsert_key newer rows replace older ones with the same values in these columns; settings that are NULL follow the sjoin.* parameters';
 
 CREATE FUNCTION sjoin.drop_stream(source text, if_exists boolean DEFAULT false, cascade boolean DEFAULT false) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE
@@ -196,6 +211,24 @@ CREATE FUNCTION sjoin.drop_join(name text, if_exists boolean DEFAULT false, keep
     AS 'MODULE_PATHNAME', 'sjoin_drop_join';
 COMMENT ON FUNCTION sjoin.drop_join(text, boolean, boolean) IS
     'drops a join and its result table, as DROP TABLE does; with keep_result the table stays';
+
+CREATE FUNCTION sjoin.pause_join(name regclass) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_pause_join';
+COMMENT ON FUNCTION sjoin.pause_join(regclass) IS
+    'from the commit on the join reads no more events: they gather in the log, and its position and state are kept; true if it was not paused already';
+
+CREATE FUNCTION sjoin.resume_join(name regclass) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_resume_join';
+COMMENT ON FUNCTION sjoin.resume_join(regclass) IS
+    'lets a paused join go on where it was, and a failed one try again at once; true if it was paused';
+
+CREATE FUNCTION sjoin.refresh_join(name regclass, with_data boolean DEFAULT true) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_refresh_join';
+COMMENT ON FUNCTION sjoin.refresh_join(regclass, boolean) IS
+    'starts a join over: empties its result and late rows and reads the tables again (with_data => false: only what is written from now on); revives failed and stopped joins; returns the number of rows taken out of the result';
 
 CREATE FUNCTION sjoin.wait_for(name regclass DEFAULT NULL, watermark timestamptz DEFAULT NULL, timeout interval DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -286,7 +319,8 @@ CREATE VIEW sjoin.streams AS
            s.on_idle,
            CASE WHEN s.max_future >= 0 THEN sjoin.usec_interval(s.max_future)
                 WHEN s.max_future = -2 THEN nullif(current_setting('sjoin.max_future'), '-1')::interval END AS max_future,
-           NULL::name[] AS upsert_key, sjoin.watermark(s.relid) AS watermark, NULL::boolean AS idle,
+           (SELECT array_agg(u.attname ORDER BY k.n) FROM unnest(s.upsert_attnos) WITH ORDINALITY k(attno, n)
+              JOIN pg_attribute u ON u.attrelid = s.relid AND u.attnum = k.attno) AS upsert_key, sjoin.watermark(s.relid) AS watermark, NULL::boolean AS idle,
            pg_get_userbyid(c.relowner) AS owner,
            (SELECT count(*) FROM sjoin.join_def j WHERE s.relid IN (j.input_left, j.input_right)) AS joins, s.created_at
       FROM sjoin.stream_def s
@@ -295,7 +329,9 @@ CREATE VIEW sjoin.streams AS
 COMMENT ON VIEW sjoin.streams IS 'tables whose row changes are captured as events';
 
 CREATE VIEW sjoin.joins AS
-    SELECT j.result::regclass::text AS join_name, pg_get_userbyid(c.relowner) AS owner, coalesce(s.state, 'starting') AS state,
+    SELECT j.result::regclass::text AS join_name, pg_get_userbyid(c.relowner) AS owner, CASE WHEN j.paused AND coalesce(s.state, '') NOT IN ('backfilling', 'rebuilding', 'stopped') THEN 'paused'
+                WHEN s.state = 'paused' THEN 'starting'
+                ELSE coalesce(s.state, 'starting') END AS state,
            j.kind, j.join_type, j.output_mode, j.emit, sjoin.usec_interval(j.timeout) AS timeout, sjoin.usec_interval(j.ttl) AS ttl,
            sjoin.usec_interval(j.lateness) AS allowed_lateness, j.late_rows, sjoin.usec_interval(j.retention) AS retention,
            s.watermark, clock_timestamp() - s.watermark AS lag, s.last_error, s.last_sqlstate, s.last_error_at,
@@ -341,17 +377,17 @@ COMMENT ON VIEW sjoin.stat_workers IS 'sjoin worker processes of the cluster, wi
 
 CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
     SELECT r.late_id, j.result::regclass::text AS result,
-           CASE WHEN r.op = 'P' THEN j.alias_left || ', ' || j.alias_right
+           CASE WHEN r.op IN ('P', 'K') THEN j.alias_left || ', ' || j.alias_right
                 WHEN r.side = 0 THEN j.alias_left ELSE j.alias_right END AS input,
            (CASE r.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass::text AS source,
            sjoin.event_time(r.event_time) AS event_time, nullif(sjoin.event_time(r.watermark), '-infinity') AS watermark, r.reason, r.sqlstate, r.message,
            r.arrived_at, r.replayed_at,
-           CASE WHEN r.op = 'P' THEN jsonb_build_object('left', r.row_data, 'right', r.old_data)
+           CASE WHEN r.op IN ('P', 'K') THEN jsonb_build_object('left', r.row_data, 'right', r.old_data)
                 WHEN r.op = 'D' THEN r.old_data ELSE r.row_data END AS row_data
       FROM sjoin.late_row r
       JOIN sjoin.join_def j ON j.join_id = r.join_id
       JOIN pg_class c ON c.oid = j.result
-     WHERE r.reason <> 'dropped'
+     WHERE r.reason NOT IN ('dropped', 'withdrawn')
        AND (pg_has_role(c.relowner, 'USAGE') OR pg_has_role('pg_read_all_data', 'USAGE'));
 COMMENT ON VIEW sjoin.late_rows IS 'rows that joins did not take in, with the reason; visible to the owner of the result';
 

@@ -65,6 +65,7 @@ init_database_slot(SjDatabaseSlot *slot)
 	pg_atomic_init_u64(&slot->commits, 0);
 	pg_atomic_init_u64(&slot->requests, 0);
 	pg_atomic_init_u64(&slot->definitions, 0);
+	pg_atomic_init_u64(&slot->definitions_read, 0);
 	pg_atomic_init_u32(&slot->open_segment, SJ_SEGMENT_UNKNOWN);
 	ConditionVariableInit(&slot->progress);
 }
@@ -117,6 +118,7 @@ static void
 init_join_slot(SjJoinSlot *slot)
 {
 	slot->database = InvalidOid;
+	slot->result = InvalidOid;
 	SpinLockInit(&slot->mutex);
 	slot->state = SJ_JOIN_STARTING;
 	slot->last_error[0] = '\0';
@@ -295,6 +297,8 @@ sj_join_slot(int32 join_id, bool create)
 			pg_atomic_write_u64(&slot->stats_reset,
 								(uint64) GetCurrentTimestamp());
 			slot->join_id = join_id;
+			/* who looks without the lock finds what was set before */
+			pg_write_barrier();
 			slot->database = MyDatabaseId;
 		}
 	}

@@ -56,6 +56,7 @@ typedef struct SjDatabaseSlot
 	/* read and written anywhere */
 	pg_atomic_uint64 commits;	/* transactions that wrote to the log */
 	pg_atomic_uint64 requests;	/* of wait_for, counted before its snapshot */
+	pg_atomic_uint64 definitions_read;	/* by the worker, of those below */
 	pg_atomic_uint64 definitions;	/* changes of definitions, after commit */
 	pg_atomic_uint32 open_segment;	/* of the log; SJ_SEGMENT_UNKNOWN */
 	ConditionVariable progress; /* broadcast after each batch and change of
@@ -86,7 +87,7 @@ typedef struct SjJoinSlot
 	/* protected by SjShared.lock; constant while the worker runs the join */
 	Oid			database;		/* InvalidOid: free */
 	int32		join_id;
-	Oid			result;
+	Oid			result;			/* set last, and read without the lock, too */
 
 	/* protected by SjShared.page_lock */
 	uint32		pages;			/* of the state area that the join has */
@@ -108,7 +109,8 @@ typedef struct SjJoinSlot
 	/* written by the worker only; read anywhere, may be slightly stale */
 	pg_atomic_uint64 served;	/* requests of wait_for that are answered */
 	pg_atomic_uint64 watermark; /* SjTime */
-	pg_atomic_uint64 horizon;	/* SjTime */
+	pg_atomic_uint64 horizon;	/* SjTime; durable, so it never goes back;
+								 * SJ_TIME_MIN: not known yet */
 	pg_atomic_uint64 tick;
 	pg_atomic_uint64 rows_out;
 	pg_atomic_uint64 rows_retracted;

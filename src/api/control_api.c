@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * control_api.c
- *	  wait_for, watermark, version: what a session asks of running joins.
+ *	  wait_for, pause, resume, watermark, version: what a session asks of
+ *	  running joins.
  *
  * wait_for is exact: it adds one to the database's request counter and waits
  * until the worker has answered that number.  The worker reads the counter
@@ -17,7 +18,7 @@
 
 #include "access/xact.h"
 #include "api/api.h"
-#include "catalog/pg_type.h"
+#include "catalog/privileges.h"
 #include "guc.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -26,6 +27,8 @@
 #include "utils/lsyscache.h"
 
 PG_FUNCTION_INFO_V1(sjoin_wait_for);
+PG_FUNCTION_INFO_V1(sjoin_pause_join);
+PG_FUNCTION_INFO_V1(sjoin_resume_join);
 PG_FUNCTION_INFO_V1(sjoin_watermark);
 PG_FUNCTION_INFO_V1(sjoin_version);
 
@@ -48,13 +51,21 @@ no_worker_will_come(SjDatabaseSlot *slot)
 	return none;
 }
 
-/* Why a join will not go on; NULL: it will. */
+/*
+ * Why a join will not go on; NULL: it will.  What its slot says is of the
+ * definitions that the worker has read.
+ */
 static const char *
-reason_to_give_up(SjJoinSlot *join)
+reason_to_give_up(SjDatabaseSlot *slot, SjJoinSlot *join)
 {
 	SjJoinState state;
 	bool		given_up;
 
+	if (no_worker_will_come(slot))
+		return "no worker is running";
+	if (join == NULL || pg_atomic_read_u64(&slot->definitions_read) !=
+		pg_atomic_read_u64(&slot->definitions))
+		return NULL;
 	SpinLockAcquire(&join->mutex);
 	state = join->state;
 	given_up = join->given_up;
@@ -73,26 +84,24 @@ look_at_join(SjDatabaseSlot *slot, SjJoinDef *def, uint64 request,
 	SjJoinSlot *join = sj_join_slot(def->join_id, false);
 	const char *reason;
 
-	if (join != NULL &&
+	if (!def->paused && join != NULL &&
 		pg_atomic_read_u64(&join->served) >= request &&
 		(SjTime) pg_atomic_read_u64(&join->watermark) >= watermark)
 		return WAIT_REACHED;
-	if (def->uncommitted)
+	if (def->uncommitted && !def->paused)
 	{
 		ereport(NOTICE,
 				(errmsg("join \"%s\" starts when this transaction commits",
 						get_rel_name(def->result))));
 		return WAIT_HOPELESS;
 	}
-	if (no_worker_will_come(slot))
-		reason = "no worker is running";
-	else
-		reason = join == NULL ? NULL : reason_to_give_up(join);
+	reason = def->paused ? "it is paused" : reason_to_give_up(slot, join);
 	if (reason == NULL)
 		return WAIT_ON;
 	ereport(NOTICE,
 			(errmsg("join \"%s\" will not go on: %s",
 					get_rel_name(def->result), reason),
+			 def->paused ? errhint("sjoin.resume_join() lets it go on.") :
 			 errhint("View sjoin.joins shows the state and the last error.")));
 	return WAIT_HOPELESS;
 }
@@ -175,6 +184,43 @@ sjoin_wait_for(PG_FUNCTION_ARGS)
 	sj_require_preload();
 	PG_RETURN_BOOL(sj_wait_for_joins(joins, watermark,
 									 timeout_argument(fcinfo, 2)));
+}
+
+/*
+ * Sets the flag; true when it was the other one.  Resuming writes the row in
+ * any case, by which the worker knows that somebody wants another try.
+ */
+static bool
+set_paused(FunctionCallInfo fcinfo, bool paused)
+{
+	SjJoinDef  *def = sj_arg_join(fcinfo, 0);
+	bool		changed;
+
+	sj_require_preload();
+	sj_check_owner(def->result);
+	sj_join_def_lock();
+	def = sj_arg_join(fcinfo, 0);	/* as it is now */
+	changed = def->paused != paused;
+	if (!changed && paused)
+		return false;
+	def->paused = paused;
+	sj_join_def_update(def->join_id, def);
+	sj_definitions_changed();
+	return changed;
+}
+
+/* pause_join(name regclass) RETURNS boolean */
+Datum
+sjoin_pause_join(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(set_paused(fcinfo, true));
+}
+
+/* resume_join(name regclass) RETURNS boolean */
+Datum
+sjoin_resume_join(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(set_paused(fcinfo, false));
 }
 
 /* Greatest over the joins that read a stream, of one of their figures. */

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "api/api.h"
+#include "api/join_start.h"
 #include "catalog/privileges.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -59,6 +60,7 @@ sjoin_explain(PG_FUNCTION_ARGS)
 	sj_join_shape(&def, &shape);
 	query = sj_query_analyze(sj_query_parse(text), &shape);
 	sj_check_input_privileges(query);
+	sj_check_finality(&def, query);
 	sj_check_result_columns(query);
 	sj_explain_options(&def, query, &options);
 	lines = sj_explain_lines(query, &options);

@@ -14,16 +14,17 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "api/api.h"
+#include "api/definition_view.h"
 #include "capture/capture.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
-#include "relations.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "pgstat.h"
+#include "relations.h"
 #include "shmem.h"
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
@@ -147,14 +148,16 @@ relation_dropped(Oid relid)
 		forget_stream(relid);
 }
 
-/* A stream without its event time is none. */
+/* A stream without its event time or a column of its upsert key is none. */
 static void
 column_dropped(Oid relid, int attno)
 {
 	SjStreamDef *stream = OidIsValid(sj_relation_oid("stream_def")) ?
 	sj_stream_def_get(relid) : NULL;
 
-	if (stream != NULL && stream->time_attno == attno)
+	if (stream != NULL &&
+		(stream->time_attno == attno ||
+		 list_member_int(stream->upsert_key, attno)))
 		forget_stream(relid);
 }
 
@@ -164,10 +167,16 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 {
 	if (prev_object_access)
 		prev_object_access(access, class_id, object_id, sub_id, arg);
-	if (access != OAT_DROP || class_id != RelationRelationId ||
-		sj_shared == NULL || !can_be_ours(object_id))
+	if ((access != OAT_DROP && access != OAT_POST_ALTER) ||
+		class_id != RelationRelationId || sj_shared == NULL ||
+		!can_be_ours(object_id))
 		return;
-	if (sub_id == 0)
+	if (access == OAT_POST_ALTER)
+	{
+		if (sub_id == 0)
+			sj_definition_follow(object_id);
+	}
+	else if (sub_id == 0)
 		relation_dropped(object_id);
 	else
 		column_dropped(object_id, sub_id);
@@ -294,18 +303,43 @@ release_worker(int code, Datum arg)
 	sj_wake_launcher();
 }
 
-static void
-run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
-			ProcessUtilityContext context, ParamListInfo params,
-			QueryEnvironment *environment, DestReceiver *dest,
-			QueryCompletion *completion)
+/* The arguments of the utility hook. */
+typedef struct UtilityCall
 {
-	if (prev_utility)
-		prev_utility(pstmt, query_string, read_only_tree, context, params,
-					 environment, dest, completion);
+	PlannedStmt *pstmt;
+	const char *query_string;
+	bool		read_only_tree;
+	ProcessUtilityContext context;
+	ParamListInfo params;
+	QueryEnvironment *environment;
+	DestReceiver *dest;
+	QueryCompletion *completion;
+} UtilityCall;
+
+static void
+call_utility(void *arg)
+{
+	UtilityCall *call = arg;
+
+	(prev_utility ? prev_utility : standard_ProcessUtility)
+		(call->pstmt, call->query_string, call->read_only_tree, call->context,
+		 call->params, call->environment, call->dest, call->completion);
+}
+
+static void
+run_utility(UtilityCall *call)
+{
+	Node	   *statement = call->pstmt->utilityStmt;
+
+	if (IsA(statement, TruncateStmt))
+		sj_capture_truncate(call_utility, call);
+	else if (IsA(statement, AlterTableStmt) || IsA(statement, CreateStmt))
+	{
+		call_utility(call);
+		sj_capture_after_command(statement);
+	}
 	else
-		standard_ProcessUtility(pstmt, query_string, read_only_tree, context,
-								params, environment, dest, completion);
+		call_utility(call);
 }
 
 static bool
@@ -326,13 +360,14 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	Oid			database = sj_shared == NULL || commit_prepared ? InvalidOid :
 	database_to_leave(statement);
 	SjDatabaseSlot *slot = NULL;
+	UtilityCall call = {pstmt, query_string, read_only_tree, context, params,
+	environment, dest, completion};
 
 	if (OidIsValid(database) && may_disturb(statement, database))
 		slot = suspend_worker(database);
 	if (slot == NULL)
 	{
-		run_utility(pstmt, query_string, read_only_tree, context, params,
-					environment, dest, completion);
+		run_utility(&call);
 		/* a transaction prepared earlier has committed: its rows are news */
 		if (commit_prepared)
 			sj_capture_wake();
@@ -342,8 +377,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	PG_ENSURE_ERROR_CLEANUP(release_worker, PointerGetDatum(slot));
 	{
 		send_worker_away(slot);
-		run_utility(pstmt, query_string, read_only_tree, context, params,
-					environment, dest, completion);
+		run_utility(&call);
 		if (IsA(statement, DropdbStmt))
 			sj_forget_database(database);
 		else if (IsA(statement, CreatedbStmt))

@@ -60,15 +60,14 @@ read_modes(FunctionCallInfo fcinfo, int first, SjJoinDef *def)
 										 "matching", matchings,
 										 lengthof(matchings));
 
-	if (mode == 1)
-		refuse("output_mode", modes[mode]);
 	if (emit == 1)
 		refuse("emit", emits[emit]);
 	if (late >= 2)
 		refuse("late_rows", lates[late]);
 	if (matching != 0)
 		refuse("matching", matchings[matching]);
-	def->output_mode = mode == 0 ? SJ_OUTPUT_UPSERT : SJ_OUTPUT_APPEND;
+	def->output_mode = mode == 0 ? SJ_OUTPUT_UPSERT :
+		mode == 1 ? SJ_OUTPUT_CHANGELOG : SJ_OUTPUT_APPEND;
 	def->emit = emit == 0 ? SJ_EMIT_AUTO : SJ_EMIT_FINAL;
 	def->late_rows = late == 0 ? SJ_LATE_KEEP : SJ_LATE_DROP;
 }
@@ -87,10 +86,28 @@ refuse_what_comes_later(FunctionCallInfo fcinfo, int first)
 				 errmsg("parallelism must be at least 1")));
 	if (PG_GETARG_INT32(first + ARG_PARALLELISM) > 1)
 		refuse("parallelism", "more than 1");
-	if (sj_arg_flag(fcinfo, first + ARG_PAUSED))
-		refuse("paused", "true");
-	if (!PG_ARGISNULL(first + ARG_NOTIFY_CHANNEL))
-		refuse("notify_channel", "a channel");
+}
+
+/* A channel that LISTEN and NOTIFY can name, or NULL. */
+static char *
+read_channel(FunctionCallInfo fcinfo, int n)
+{
+	char	   *channel = sj_arg_cstring(fcinfo, n);
+
+	if (channel == NULL)
+		return NULL;
+	if (channel[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("notify_channel must not be empty"),
+				 errhint("NULL, the default, sends no notifications.")));
+	if (strlen(channel) >= NAMEDATALEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("notify_channel is too long"),
+				 errhint("The name of a channel has at most %d bytes.",
+						 NAMEDATALEN - 1)));
+	return channel;
 }
 
 /* Reads output_mode and all options after it; times come out in usec. */
@@ -109,6 +126,8 @@ sj_read_join_options(FunctionCallInfo fcinfo, int first, SjJoinDef *def)
 				(errmsg("timeout has no effect where rows are final"),
 				 errdetail("With output_mode => append or emit => final an unmatched row waits for the whole time range or ttl.")));
 	def->with_data = sj_arg_flag(fcinfo, first + ARG_WITH_DATA);
+	def->paused = sj_arg_flag(fcinfo, first + ARG_PAUSED);
+	def->notify_channel = read_channel(fcinfo, first + ARG_NOTIFY_CHANNEL);
 	if (!PG_ARGISNULL(first + ARG_SIDE_TTL))
 		def->side_ttl =
 			DatumGetCString(DirectFunctionCall1(jsonb_out,
@@ -120,10 +139,12 @@ void
 sj_explain_options(const SjJoinDef *def, const SjJoinQuery *query,
 				   SjExplainOptions *options)
 {
-	options->append = def->output_mode == SJ_OUTPUT_APPEND;
+	options->output_mode = sj_output_mode_name(def->output_mode);
 	options->final = sj_join_is_final(def);
 	options->allowed_lateness = sj_join_lateness(def, query);
 	options->late_rows = sj_late_rows_name(def->late_rows);
+	options->paused = def->paused;
+	options->notify_channel = def->notify_channel;
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{
 		SjStreamDef inferred = {.watermark_delay = -1};

@@ -23,7 +23,8 @@ is_reserved(const char *name)
 	return strcmp(name, SJ_COLUMN_ID) == 0 ||
 		strcmp(name, SJ_COLUMN_VERSION) == 0 ||
 		strcmp(name, SJ_COLUMN_AT) == 0 ||
-		strcmp(name, SJ_COLUMN_SEQ) == 0;
+		strcmp(name, SJ_COLUMN_SEQ) == 0 ||
+		strcmp(name, SJ_COLUMN_OP) == 0;
 }
 
 /* Has one of the targets before this one the same name? */

@@ -24,9 +24,11 @@
 #include "shmem.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 #include "utils/varlena.h"
 
 PG_FUNCTION_INFO_V1(sjoin_create_stream);
@@ -98,15 +100,75 @@ max_future_argument(FunctionCallInfo fcinfo, int n)
 	return usec < 0 ? -2 : usec;
 }
 
-/* This version has one way with other forms of an option. */
-static void
-refuse_upsert_key(FunctionCallInfo fcinfo, int n)
+/* A column of an upsert key by name: one whose values can be told apart. */
+static AttrNumber
+upsert_key_column(Oid relid, const char *name)
 {
-	if (!PG_ARGISNULL(n))
+	AttrNumber	attno = get_attnum(relid, name);
+	Oid			type = InvalidOid;
+	TypeCacheEntry *entry;
+
+	if (attno == InvalidAttrNumber)
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("upsert_key is not supported in this version"),
-				 errhint("Leave upsert_key at its default.")));
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist",
+						name, get_rel_name(relid)),
+				 errhint("upsert_key names columns of the stream.")));
+	if (attno < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+				 errmsg("system column \"%s\" cannot be in an upsert key",
+						name),
+				 errhint("upsert_key names columns that say which rows are versions of the same thing.")));
+	type = get_atttype(relid, attno);
+	entry = lookup_type_cache(type, TYPECACHE_EQ_OPR | TYPECACHE_HASH_PROC);
+	if (!OidIsValid(entry->eq_opr) || !OidIsValid(entry->hash_proc))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of type %s cannot be in an upsert key",
+						name, format_type_be(type)),
+				 errdetail("The type has no equality with hash support."),
+				 errhint("Name columns of types that can be hashed.")));
+	return attno;
+}
+
+/* The columns of an upsert key, in the order given; NIL for NULL. */
+static List *
+upsert_key_argument(FunctionCallInfo fcinfo, int n, Oid relid)
+{
+	List	   *attnos = NIL;
+	Datum	   *names;
+	bool	   *nulls;
+	int			nnames;
+
+	if (PG_ARGISNULL(n))
+		return NIL;
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(n), NAMEOID, NAMEDATALEN, false,
+					  TYPALIGN_CHAR, &names, &nulls, &nnames);
+	if (nnames == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("upsert_key must name at least one column"),
+				 errhint("NULL, the default, is no upsert key.")));
+	for (int i = 0; i < nnames; i++)
+	{
+		AttrNumber	attno;
+
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("upsert_key must not contain nulls"),
+					 errhint("upsert_key names columns of the stream.")));
+		attno = upsert_key_column(relid, NameStr(*DatumGetName(names[i])));
+		if (list_member_int(attnos, attno))
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_COLUMN),
+					 errmsg("column \"%s\" is twice in the upsert key",
+							NameStr(*DatumGetName(names[i]))),
+					 errhint("Name each column once.")));
+		attnos = lappend_int(attnos, attno);
+	}
+	return attnos;
 }
 
 /*
@@ -136,7 +198,7 @@ sjoin_create_stream(PG_FUNCTION_ARGS)
 	def.on_idle = sj_arg_choice(fcinfo, 4, "on_idle", on_idle,
 								lengthof(on_idle));
 	def.max_future = max_future_argument(fcinfo, 5);
-	refuse_upsert_key(fcinfo, 6);
+	def.upsert_key = upsert_key_argument(fcinfo, 6, relid);
 	def.created_at = GetCurrentTimestamp();
 
 	old = sj_stream_def_get(relid);

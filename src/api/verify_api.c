@@ -17,11 +17,10 @@
  */
 #include "postgres.h"
 
-#include "access/subtrans.h"
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "api/api.h"
 #include "api/verify_query.h"
+#include "api/verify_settled.h"
 #include "capture/capture.h"
 #include "catalog/pg_type.h"
 #include "catalog/privileges.h"
@@ -31,25 +30,23 @@
 #include "funcapi.h"
 #include "guc.h"
 #include "log/event_log.h"
+#include "log/numbers.h"
 #include "log/position.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "shmem.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/typcache.h"
 #include "worker/join_input.h"
-#include "worker/task.h"
 #include "worker/sandbox.h"
+#include "worker/task.h"
 
 PG_FUNCTION_INFO_V1(sjoin_verify);
-PG_FUNCTION_INFO_V1(sjoin_image_hash);
-PG_FUNCTION_INFO_V1(sjoin_written_after);
-PG_FUNCTION_INFO_V1(sjoin_time_add);
 
 /* One call. */
 typedef struct Verification
@@ -83,7 +80,7 @@ put_pending_record(Verification *v, SjTaskInput *input, SjImageLayout *layout,
 		old_image = sj_input_tuple(input, layout, SJ_RECORD_IMAGE(record));
 	if (record->op == SJ_OP_UPDATE)
 		old_image = sj_input_tuple(input, layout, SJ_RECORD_OLD_IMAGE(record));
-	if (record->op != 'W')
+	if (record->op != SJ_OP_WATERMARK)
 		sj_rejection_put(input->plan, input->side, record->op, image,
 						 old_image, v->records, &v->rejections);
 }
@@ -175,18 +172,30 @@ column_name(const Verification *v, int number)
 	return quote_identifier(get_attname(v->def->result, number, false));
 }
 
-/* The columns that are compared, of the row under the alias sjoin_row. */
+/* Columns of the row under the alias sjoin_row, by their places. */
+static char *
+column_list(const Verification *v, List *places)
+{
+	StringInfoData buf;
+	ListCell   *lc;
+
+	initStringInfo(&buf);
+	foreach(lc, places)
+		appendStringInfo(&buf, "%ssjoin_row.%s", buf.len > 0 ? ", " : "",
+						 column_name(v, lfirst_int(lc)));
+	return buf.data;
+}
+
+/* The columns that are compared. */
 static char *
 compared_columns(const Verification *v)
 {
-	StringInfoData buf;
+	List	   *places = NIL;
 
-	initStringInfo(&buf);
 	for (int i = 0; i < list_length(v->plan->targets); i++)
 		if (is_comparable(v, i))
-			appendStringInfo(&buf, "%ssjoin_row.%s", buf.len > 0 ? ", " : "",
-							 column_name(v, i + 1));
-	return buf.data;
+			places = lappend_int(places, i + 1);
+	return column_list(v, places);
 }
 
 /* Names for the columns of a sub-query: those of the result. */
@@ -267,8 +276,8 @@ static char *
 bag(const Verification *v, const char *rows)
 {
 	return psprintf("SELECT h, pg_catalog.count(*) AS n, (pg_catalog.array_agg(d))[1] AS d "
-					"FROM (SELECT sjoin.image_hash(ROW(%s)) AS h, pg_catalog.to_jsonb(sjoin_row.*) AS d "
-					"FROM (%s) sjoin_row(%s)%s) b GROUP BY h",
+					"FROM (SELECT sjoin.image_hash(ROW(%s)) AS h, pg_catalog.to_jsonb(sjoin_row.*) - 'sjoin_id' AS d "
+					"FROM (%s) sjoin_row(%s, sjoin_id)%s) b GROUP BY h",
 					compared_columns(v), rows, column_aliases(v),
 					range_condition(v));
 }
@@ -283,26 +292,48 @@ start_literal(const bytea *start)
 	return psprintf("%s::pg_catalog.bytea", quote_literal_cstr(hex));
 }
 
+static void
+set_query_spec(const Verification *v, SjVerifySpec *spec)
+{
+	memset(spec, 0, sizeof(SjVerifySpec));
+	spec->final = sj_join_is_final(v->def);
+	spec->start = v->def->with_data ? NULL : start_literal(v->def->start);
+	spec->due_before = spec->final ? v->position->clock.horizon :
+		v->position->clock.watermark;
+	spec->has_failed_pairs = v->rejections.failed_pairs;
+	spec->has_records = v->rejections.any;
+}
+
+/*
+ * The rows of the result, with their sjoin_id; of a changelog those that its
+ * replay leaves.
+ */
+static char *
+result_rows(const Verification *v)
+{
+	char	   *name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(v->def->result)),
+												  get_rel_name(v->def->result));
+	int			meta = list_length(v->plan->targets);
+	const char *id = column_name(v, meta + SJ_META_ID);
+
+	if (v->def->output_mode != SJ_OUTPUT_CHANGELOG)
+		return psprintf("SELECT %s, %s FROM %s", result_columns(v), id, name);
+	return psprintf("SELECT %s, %s FROM (SELECT DISTINCT ON (%s) * FROM %s ORDER BY %s, %s DESC) sjoin_newest "
+					"WHERE %s = ANY ('{+I,+U}')",
+					result_columns(v), id, id, name, id,
+					column_name(v, meta + SJ_META_SEQ),
+					column_name(v, meta + SJ_META_OP));
+}
+
 static char *
 comparison(const Verification *v)
 {
 	SjVerifySpec spec;
-	char	   *want;
-	char	   *got;
 
-	spec.final = sj_join_is_final(v->def);
-	spec.start = v->def->with_data ? NULL : start_literal(v->def->start);
-	spec.due_before = v->rejections.truncated ? SJ_TIME_MIN :
-		spec.final ? v->position->clock.horizon : v->position->clock.watermark;
-	spec.has_failed_pairs = v->rejections.failed_pairs;
-	spec.has_records = v->rejections.any;
-	want = bag(v, sj_verify_query(v->query, &spec));
-	got = bag(v, psprintf("SELECT %s FROM %s", result_columns(v),
-						  quote_qualified_identifier(get_namespace_name(get_rel_namespace(v->def->result)),
-													 get_rel_name(v->def->result))));
+	set_query_spec(v, &spec);
+	spec.says_padded = true;
 	return psprintf("WITH diff AS ("
 					"SELECT CASE WHEN COALESCE(w.n, 0) > COALESCE(g.n, 0) THEN 'missing' "
-					"WHEN %s THEN 'settled' "
 					"WHEN w.n IS NULL THEN 'extra' ELSE 'duplicate' END AS difference, "
 					"pg_catalog.abs(COALESCE(w.n, 0) - COALESCE(g.n, 0)) AS n, "
 					"COALESCE(w.d, g.d) AS d "
@@ -311,33 +342,99 @@ comparison(const Verification *v)
 					"numbered AS (SELECT *, pg_catalog.row_number() OVER (PARTITION BY difference ORDER BY d::text) AS i FROM diff) "
 					"SELECT difference, n, d FROM numbered WHERE i <= %d "
 					"UNION ALL SELECT difference, pg_catalog.sum(n)::bigint, NULL FROM numbered WHERE i > %d GROUP BY difference",
-					v->rejections.truncated ? "true" : "false",
-					want, got, v->max_examples, v->max_examples);
+					bag(v, sj_verify_query(v->query, &spec)),
+					bag(v, result_rows(v)),
+					v->max_examples, v->max_examples);
+}
+
+/* Places of the columns that are plainly of one side, and what they are. */
+static void
+own_columns(const Verification *v, SjSide side, List **places, List **attnos)
+{
+	ListCell   *lc;
+
+	*places = *attnos = NIL;
+	foreach(lc, v->query->targets)
+	{
+		Var		   *var = (Var *) ((TargetEntry *) lfirst(lc))->expr;
+
+		if (!IsA(var, Var) || var->varattno <= 0 ||
+			var->varno != v->query->input[side].rti)
+			continue;
+		*places = lappend_int(*places, foreach_current_index(lc) + 1);
+		*attnos = lappend_int(*attnos, var->varattno);
+	}
+}
+
+/* The comparison that tells what rests on settled rows from what does not. */
+static char *
+settled_comparison(const Verification *v)
+{
+	SjVerifySpec spec;
+	SjSettledSpec settled = {.got = result_rows(v),
+		.aliases = column_aliases(v),.compared = compared_columns(v),
+		.range = range_condition(v),.next_seq = sj_numbers_take(1),
+	.max_examples = v->max_examples};
+
+	set_query_spec(v, &spec);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		List	   *places;
+		List	   *attnos;
+
+		own_columns(v, side, &places, &attnos);
+		if (places == NIL)
+			continue;
+		settled.own[side] = column_list(v, places);
+		settled.have[side] = sj_verify_accepted(v->query, &spec, side, attnos,
+												v->position->clock.horizon);
+	}
+	spec.says_padded = true;
+	settled.want = sj_verify_query(v->query, &spec);
+	return sj_settled_comparison(&settled);
 }
 
 /* -- the call ------------------------------------------------------------- */
 
 static void
-register_records(Verification *v)
+register_rows(const char *name, TupleDesc desc, Tuplestorestate *rows)
 {
 	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
 
-	enr->md.name = SJ_RECORDS;
-	enr->md.tupdesc = sj_rejections_desc();
+	enr->md.name = pstrdup(name);
+	enr->md.tupdesc = desc;
 	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
-	enr->md.enrtuples = tuplestore_tuple_count(v->records);
-	enr->reldata = v->records;
+	enr->md.enrtuples = tuplestore_tuple_count(rows);
+	enr->reldata = rows;
 	if (SPI_register_relation(enr) != SPI_OK_REL_REGISTER)
-		elog(ERROR, "could not register the late rows as a relation");
+		elog(ERROR, "could not register \"%s\" as a relation", name);
 }
 
+/* Runs a comparison; are there differences? */
+static bool
+compare(const char *command)
+{
+	if (SPI_execute(command, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not compare the result with the batch query");
+	return SPI_processed > 0;
+}
+
+/* Differences can rest on settled rows only once there are any. */
 static void
 run_comparison(Verification *v, ReturnSetInfo *rsinfo)
 {
+	Tuplestorestate *live = NULL;
+
 	SPI_connect();
-	register_records(v);
-	if (SPI_execute(comparison(v), true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not compare the result with the batch query");
+	register_rows(SJ_RECORDS, sj_rejections_desc(), v->records);
+	if (compare(comparison(v)) &&
+		v->position->clock.horizon != SJ_TIME_MIN)
+	{
+		live = sj_live_rows(v->def, v->plan, v->query, v->position,
+							v->snapshot);
+		register_rows(SJ_LIVE, sj_live_desc(), live);
+		(void) compare(settled_comparison(v));
+	}
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		Datum		value[3];
@@ -347,6 +444,8 @@ run_comparison(Verification *v, ReturnSetInfo *rsinfo)
 						  null);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, value, null);
 	}
+	if (live != NULL)
+		tuplestore_end(live);
 	SPI_finish();
 }
 
@@ -364,11 +463,20 @@ read_definition(Verification *v)
 	v->plan = sj_join_plan(v->query);
 }
 
-static void
+/*
+ * Compares under a new snapshot; false when it sees a TRUNCATE that the join
+ * has not consumed: nobody knows which rows that took, so the caller waits and
+ * tries again.
+ */
+static bool
 verify(Verification *v, ReturnSetInfo *rsinfo)
 {
 	SjSandbox	sandbox;
+	bool		known;
 
+	memset(&v->rejections, 0, sizeof(v->rejections));
+	/* the result before its view, as whoever alters or refreshes it */
+	LockRelationOid(v->def->result, AccessShareLock);
 	v->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	PushActiveSnapshot(v->snapshot);
 	v->position = sj_position_load(v->def->join_id, v->snapshot);
@@ -386,11 +494,14 @@ verify(Verification *v, ReturnSetInfo *rsinfo)
 	sj_rejections_read(v->def->join_id, v->snapshot, v->records,
 					   &v->rejections);
 	put_pending(v);
-	run_comparison(v, rsinfo);
+	known = !v->rejections.truncated;
+	if (known)
+		run_comparison(v, rsinfo);
 	sj_sandbox_leave(&sandbox);
 	tuplestore_end(v->records);
 	PopActiveSnapshot();
 	UnregisterSnapshot(v->snapshot);
+	return known;
 }
 
 /*
@@ -423,71 +534,19 @@ sjoin_verify(PG_FUNCTION_ARGS)
 	v.until = PG_ARGISNULL(2) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(2);
 	v.max_examples = PG_ARGISNULL(3) ? 10 : Max(0, PG_GETARG_INT32(3));
 
-	(void) sj_wait_for_joins(list_make1(v.def), SJ_TIME_MIN, sj_wait_timeout);
 	InitMaterializedSRF(fcinfo, 0);
-	verify(&v, (ReturnSetInfo *) fcinfo->resultinfo);
+	for (;;)
+	{
+		bool		reached = sj_wait_for_joins(list_make1(v.def), SJ_TIME_MIN,
+												sj_wait_timeout);
+
+		if (verify(&v, (ReturnSetInfo *) fcinfo->resultinfo))
+			break;
+		if (!reached)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot verify a join that has not consumed a TRUNCATE of its streams yet"),
+					 errhint("Let the join catch up; view sjoin.joins shows its state and last error.")));
+	}
 	return (Datum) 0;
-}
-
-/* The transaction of an xmin, subtransactions that are still known included. */
-static FullTransactionId
-writer_of(TransactionId xid)
-{
-	FullTransactionId next = ReadNextFullTransactionId();
-	uint32		epoch = EpochFromFullTransactionId(next);
-
-	if (TransactionIdFollowsOrEquals(xid, TransactionXmin))
-		xid = SubTransGetTopmostTransaction(xid);
-	if (xid > XidFromFullTransactionId(next))
-		epoch--;
-	return FullTransactionIdFromEpochAndXid(epoch, xid);
-}
-
-/*
- * written_after(xmin xid, start bytea) RETURNS boolean: was the row version
- * written by a transaction that the snapshot does not see?
- */
-Datum
-sjoin_written_after(PG_FUNCTION_ARGS)
-{
-	TransactionId xid = PG_GETARG_TRANSACTIONID(0);
-	SjTick	   *start = sj_tick_deserialize(PG_GETARG_BYTEA_PP(1), 0);
-	FullTransactionId next = ReadNextFullTransactionId();
-
-	if (!TransactionIdIsNormal(xid) ||
-		!TransactionIdPrecedes(xid, XidFromFullTransactionId(next)))
-		PG_RETURN_BOOL(false);
-	PG_RETURN_BOOL(!sj_tick_sees(start, writer_of(xid)));
-}
-
-/* image_hash(image record) RETURNS uuid */
-Datum
-sjoin_image_hash(PG_FUNCTION_ARGS)
-{
-	HeapTupleHeader record = PG_GETARG_HEAPTUPLEHEADER(0);
-	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(record),
-											  HeapTupleHeaderGetTypMod(record));
-	HeapTupleData tuple = {.t_data = record,
-		.t_len = HeapTupleHeaderGetDatumLength(record)};
-	Datum	   *values = palloc(sizeof(Datum) * desc->natts);
-	bool	   *nulls = palloc(sizeof(bool) * desc->natts);
-	pg_uuid_t  *hash = palloc(sizeof(pg_uuid_t));
-
-	heap_deform_tuple(&tuple, desc, values, nulls);
-	sj_image_hash(desc, desc->natts, values, nulls, hash);
-	ReleaseTupleDesc(desc);
-	PG_RETURN_UUID_P(hash);
-}
-
-/* time_add(event_time, usec) RETURNS the type of event_time */
-Datum
-sjoin_time_add(PG_FUNCTION_ARGS)
-{
-	SjTime		sum = sj_time_add(PG_GETARG_TIMESTAMPTZ(0), PG_GETARG_INT64(1));
-
-	if (sum < MIN_TIMESTAMP)
-		sum = DT_NOBEGIN;
-	else if (sum >= END_TIMESTAMP)
-		sum = DT_NOEND;
-	PG_RETURN_TIMESTAMPTZ(sum);
 }

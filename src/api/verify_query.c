@@ -22,11 +22,15 @@
  * out.  Sub-query columns are called c<attribute number>, then sjoin_hash,
  * which is never null and so also says whether a side is there.
  *
+ * Versions of an upsert key that have been replaced are not accepted, either.
+ * Which they are is recorded (worker/versions.c: V, less v for those that the
+ * table has no more) and goes into the same arithmetic.
+ *
  * Failed pairs
  * ------------
- * (op P) count as partners and are not in the result: a condition that may
- * fail is not evaluated for them and counts as true, and they are taken out
- * at the end.
+ * (op P, less op p) count as partners and are not in the result: a condition
+ * that may fail is not evaluated for them and counts as true, and they are
+ * taken out at the end.
  *
  * IDENTIFICATION
  *	  src/api/verify_query.c
@@ -50,8 +54,6 @@
 #include "api/verify_query.h"
 #include "catalog/query_parts.h"
 #include "catalog/query_vars.h"
-
-/* The inverse of a calendar bound comes so much later (bounds.c). */
 
 static const char *const side_name[2] = {"l", "r"};
 
@@ -225,7 +227,7 @@ static char *
 net_records(SjSide side)
 {
 	char	   *from = psprintf("FROM " SJ_RECORDS " WHERE side = %d "
-								"AND op OPERATOR(pg_catalog.<>) 'P'",
+								"AND op OPERATOR(pg_catalog.<>) ALL ('{P,p,K}'::pg_catalog.\"char\"[])",
 								(int) side);
 
 	return psprintf("SELECT h AS hash, pg_catalog.sum(d) AS n, "
@@ -270,13 +272,28 @@ append_condition(StringInfo buf, const char *condition)
 						 condition);
 }
 
-/* True for pairs and padded rows whose evaluation failed. */
-static const char *
+/* The hashes of a pair; that of a missing row is never an image's. */
+static char *
+pair_of_hashes(const char *left, const char *right)
+{
+	static const char none[] = "'00000000-0000-0000-0000-000000000000'::pg_catalog.uuid";
+
+	return psprintf("COALESCE(%s, %s), COALESCE(%s, %s)", left, none, right,
+					none);
+}
+
+/*
+ * True for pairs and padded rows that were refused (op P) more often than
+ * refused ones were taken back (op p).
+ */
+static char *
 failed_pair(void)
 {
-	return "EXISTS (SELECT FROM " SJ_RECORDS " f WHERE f.op OPERATOR(pg_catalog.=) 'P' "
-		"AND f.row_hash IS NOT DISTINCT FROM l.sjoin_hash "
-		"AND f.old_hash IS NOT DISTINCT FROM r.sjoin_hash)";
+	return psprintf("(%s) IN (SELECT %s FROM " SJ_RECORDS " f "
+					"WHERE f.op OPERATOR(pg_catalog.=) ANY ('{P,p}'::pg_catalog.\"char\"[]) GROUP BY 1, 2 "
+					"HAVING pg_catalog.sum(CASE f.op WHEN 'P' THEN 1 ELSE -1 END) OPERATOR(pg_catalog.>) 0)",
+					pair_of_hashes("l.sjoin_hash", "r.sjoin_hash"),
+					pair_of_hashes("f.row_hash", "f.old_hash"));
 }
 
 /*
@@ -456,6 +473,17 @@ target_list(VerifyContext *context)
 	return buf.data;
 }
 
+/* The column that SjVerifySpec.says_padded asks for. */
+static char *
+padded_column(const SjVerifySpec *spec)
+{
+	return psprintf(", CASE WHEN r.sjoin_hash IS NULL THEN %s END",
+					!spec->has_failed_pairs ? "false" :
+					"l.sjoin_hash IN (SELECT row_hash FROM " SJ_RECORDS
+					" WHERE op OPERATOR(pg_catalog.=) 'P' AND row_hash IS NOT NULL AND old_hash IS NOT NULL)");
+}
+
+
 char *
 sj_verify_query(const SjJoinQuery *q, const SjVerifySpec *spec)
 {
@@ -478,9 +506,40 @@ sj_verify_query(const SjJoinQuery *q, const SjVerifySpec *spec)
 		append_condition(&where, psprintf("(%s) IS NOT TRUE",
 										  failed_pair()));
 
-	return psprintf("SELECT %s FROM (%s) l %s (%s) r ON %s%s%s",
-					target_list(&context), accepted_rows(&context, SJ_LEFT),
+	return psprintf("SELECT %s%s FROM (%s) l %s (%s) r ON %s%s%s",
+					target_list(&context),
+					spec->says_padded ? padded_column(spec) : "",
+					accepted_rows(&context, SJ_LEFT),
 					q->pad[SJ_LEFT] ? "LEFT JOIN" : "JOIN",
 					accepted_rows(&context, SJ_RIGHT), on.data,
 					where.len > 0 ? " WHERE " : "", where.data);
+}
+
+char *
+sj_verify_accepted(const SjJoinQuery *q, const SjVerifySpec *spec, SjSide side,
+				   List *attnos, SjTime older_than)
+{
+	VerifyContext context;
+	StringInfoData buf;
+	StringInfoData where;
+	ListCell   *lc;
+
+	init_context(&context, q, spec);
+	initStringInfo(&buf);
+	initStringInfo(&where);
+	append_conditions(&where, &context, q->input[side].filters, NIL);
+	if (older_than < MIN_TIMESTAMP)
+		append_condition(&where, "false");
+	else if (older_than < END_TIMESTAMP)
+		append_condition(&where, psprintf("%s < %s", time_text(&context, side),
+										  time_constant(&context, older_than)));
+
+	foreach(lc, attnos)
+		appendStringInfo(&buf, "%s%s.c%d", buf.len > 0 ? ", " : "SELECT ",
+						 side_name[side], lfirst_int(lc));
+	appendStringInfo(&buf, " FROM (%s) %s", accepted_rows(&context, side),
+					 side_name[side]);
+	if (where.len > 0)
+		appendStringInfo(&buf, " WHERE %s", where.data);
+	return buf.data;
 }

@@ -17,8 +17,10 @@
 
 /*
  * Relation that the query reads: what the join did not take in.  Columns side
- * int2, op "char" ('P' is a pair that failed: row_hash is the left image's,
- * old_hash the right one's), row_hash uuid (of the new image), old_hash uuid,
+ * int2, op "char" ('P' is a pair that failed, 'p' one that was taken back
+ * afterwards, 'K' one that could not be: row_hash is the left image's, old_hash
+ * the right one's; 'V' is a version that was replaced, 'v' one that was taken
+ * out afterwards), row_hash uuid (of the new image), old_hash uuid,
  * old_data jsonb (of the old image).
  */
 #define SJ_RECORDS	"sjoin_records"
@@ -34,6 +36,8 @@ typedef struct SjVerifySpec
 								 * not read; NULL: it read all */
 	bool		has_failed_pairs;	/* SJ_RECORDS has rows of op 'P' */
 	bool		has_records;	/* ... of any other op */
+	bool		says_padded;	/* with a last column: NULL for a pair, else
+								 * whether a pair of the row had been refused */
 } SjVerifySpec;
 
 /*
@@ -45,5 +49,13 @@ typedef struct SjVerifySpec
  * to pg_catalog, pg_temp; it is to run with the join's time zone.
  */
 extern char *sj_verify_query(const SjJoinQuery *q, const SjVerifySpec *spec);
+
+/*
+ * The accepted rows of one side that its filter lets pass and that are older
+ * than a time, with the columns
+ * of the table that are given by their attribute numbers.
+ */
+extern char *sj_verify_accepted(const SjJoinQuery *q, const SjVerifySpec *spec,
+								SjSide side, List *attnos, SjTime older_than);
 
 #endif							/* SJ_VERIFY_QUERY_H */

@@ -21,9 +21,11 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "capture/capture.h"
 #include "capture/relinfo.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/stream_def.h"
+#include "nodes/nodes.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -155,6 +157,17 @@ add_columns(SjRelInfo *info, const SjLayout *layout, TupleDesc desc)
 	info->whole = is_whole(info, desc);
 }
 
+/* The event time that the trigger's condition looks at. */
+static AttrNumber
+condition_attno(Oid trigger, const TriggerDesc *desc)
+{
+	for (int i = 0; desc != NULL && i < desc->numtriggers; i++)
+		if (desc->triggers[i].tgoid == trigger &&
+			desc->triggers[i].tgqual != NULL)
+			return sj_capture_condition_attno(stringToNode(desc->triggers[i].tgqual));
+	return InvalidAttrNumber;
+}
+
 /* Fills the entry; it stays invalid if this fails, or is overtaken. */
 static void
 load(SjRelInfo *info, Relation rel)
@@ -170,6 +183,9 @@ load(SjRelInfo *info, Relation rel)
 	MemoryContextReset(info->context);
 	info->relid = RelationGetRelid(rel);
 	info->root = find_root(info->trigger, info->relid);
+	info->source = info->root == info->relid ? InvalidOid : info->relid;
+	info->use = sj_stream_use(info->root);
+	info->time_attno = condition_attno(info->trigger, rel->trigdesc);
 	info->layout = 0;
 
 	old = MemoryContextSwitchTo(info->context);

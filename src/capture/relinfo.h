@@ -14,6 +14,7 @@
 #include "sjoin.h"
 
 #include "access/attnum.h"
+#include "capture/retention.h"
 #include "utils/rel.h"
 
 /* A workspace for the columns of one row. */
@@ -30,6 +31,9 @@ typedef struct SjRelInfo
 	bool		valid;
 	Oid			relid;
 	Oid			root;			/* the stream: this table or an ancestor */
+	Oid			source;			/* this table, when it is not the root */
+	SjStreamUse *use;			/* of the stream */
+	AttrNumber	time_attno;		/* in the condition of a delete trigger, else 0 */
 	int32		layout;			/* 0: nothing is captured */
 	TupleDesc	desc;			/* captured columns, as in the layout */
 	AttrNumber *attnos;			/* in this table, of each; 0: not there */

@@ -3,16 +3,10 @@
  * trigger.c
  *	  The trigger function: from a row change to a record.
  *
- * The same function serves the row trigger and the truncate trigger of a
- * stream.  An image is formed right in the buffer it is written from; where
- * the captured columns are the whole row, the row is copied as it is.  Values
- * that the heap stores out of line are fetched: by the time the log is read
- * they may be gone.
- *
- * A statement trigger alone would miss TRUNCATE of a partition, so an object
- * access hook reports every truncated table as well.  (Replication workers
- * truncate without the hook; the trigger sees that.)  One truncation noted
- * twice is one record.
+ * The same function serves all triggers of a stream.  An image is formed right
+ * in the buffer it is written from; where the captured columns are the whole
+ * row, the row is copied as it is.  Values that the heap stores out of line are
+ * fetched: by the time the log is read they may be gone.
  *
  * IDENTIFICATION
  *	  src/capture/trigger.c
@@ -23,18 +17,20 @@
 
 #include "access/detoast.h"
 #include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
 #include "capture/capture.h"
+#include "capture/departure.h"
 #include "capture/relinfo.h"
+#include "capture/sweep.h"
 #include "capture/xact.h"
-#include "catalog/objectaccess.h"
-#include "catalog/pg_class.h"
-#include "relations.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 /* Two images in one record are no longer than this; else two records. */
 #define MAX_UPDATE_BYTES	(MaxAllocSize / 2)
@@ -51,8 +47,6 @@ typedef struct Image
 } Image;
 
 PG_FUNCTION_INFO_V1(sjoin_capture);
-
-static object_access_hook_type prev_object_access_hook = NULL;
 
 /* columns ------------------------------------------------------------- */
 
@@ -196,7 +190,8 @@ add_image_record(const SjRelInfo *info, char op, const Image *image)
 {
 	SjLogRecord *record;
 
-	record = sj_buffer_record(info->layout, op,
+	info->use->written_in = sj_transaction_number;
+	record = sj_buffer_record(info->layout, info->source, op,
 							  MAXALIGN(sizeof(SjLogRecord)) +
 							  MAXALIGN(image->len));
 	form_image(info, image, SJ_RECORD_IMAGE(record));
@@ -211,11 +206,12 @@ add_update_record(const SjRelInfo *info, const Image *new, const Image *old)
 
 	if (size > MAX_UPDATE_BYTES)
 	{
-		add_image_record(info, 'D', old);
-		add_image_record(info, 'I', new);
+		add_image_record(info, SJ_OP_DELETE, old);
+		add_image_record(info, SJ_OP_INSERT, new);
 		return;
 	}
-	record = sj_buffer_record(info->layout, 'U', size);
+	info->use->written_in = sj_transaction_number;
+	record = sj_buffer_record(info->layout, info->source, SJ_OP_UPDATE, size);
 	form_image(info, new, SJ_RECORD_IMAGE(record));
 	form_image(info, old, SJ_RECORD_OLD_IMAGE(record));
 }
@@ -274,8 +270,46 @@ capture_row(TriggerData *trigger)
 	}
 	plan_image(info, &image, trigger->tg_trigtuple, trigger->tg_trigslot);
 	add_image_record(info,
-					 TRIGGER_FIRED_BY_INSERT(trigger->tg_event) ? 'I' : 'D',
+					 TRIGGER_FIRED_BY_INSERT(trigger->tg_event) ? SJ_OP_INSERT :
+					 SJ_OP_DELETE,
 					 &image);
+}
+
+/*
+ * Every row that the table has, as if it were inserted now: the table has come
+ * to a stream.  The caller holds a lock that keeps writers away.
+ */
+void
+sj_capture_rows(Oid relid)
+{
+	Relation	rel = table_open(relid, NoLock);
+	SjRelInfo  *info = sj_relinfo_get(get_trigger_oid(relid, SJ_ROW_TRIGGER,
+													  false), rel);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "sjoin row",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	while (info->layout != 0 &&
+		   table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		Image		image;
+
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(context);
+		plan_image(info, &image, ExecFetchSlotHeapTuple(slot, false, NULL),
+				   slot);
+		add_image_record(info, SJ_OP_INSERT, &image);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
 }
 
 /* entry points -------------------------------------------------------- */
@@ -308,28 +342,17 @@ sjoin_capture(PG_FUNCTION_ARGS)
 	if (!IsBinaryUpgrade)
 	{
 		if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
-			sj_buffer_truncate(RelationGetRelid(trigger->tg_relation));
+			sj_departure_truncated(RelationGetRelid(trigger->tg_relation));
 		else
 			capture_row(trigger);
 	}
 	return PointerGetDatum(NULL);
 }
 
-static void
-at_object_access(ObjectAccessType access, Oid class_id, Oid object_id,
-				 int sub_id, void *arg)
-{
-	if (prev_object_access_hook)
-		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
-	if (access == OAT_TRUNCATE && class_id == RelationRelationId &&
-		!IsBinaryUpgrade && OidIsValid(sj_relation_oid("layout")))
-		sj_buffer_truncate(object_id);
-}
-
 void
 sj_capture_init(void)
 {
 	sj_xact_init();
-	prev_object_access_hook = object_access_hook;
-	object_access_hook = at_object_access;
+	sj_departures_init();
+	sj_sweep_init();
 }

@@ -17,18 +17,17 @@
 
 extern void sj_xact_init(void);
 
-/*
- * Room for a record of 'size' bytes (MAXALIGNed, header included) of the
- * current subtransaction.  The header is filled in, the rest is zero.  May
- * write earlier records to the log; the caller has an active snapshot and
- * fills in the record before anything else is buffered.
- */
-extern SjLogRecord *sj_buffer_record(int32 layout, char op, Size size);
+/* Counts the transactions of this backend. */
+extern uint64 sj_transaction_number;
 
 /*
- * Notes that the relation is being truncated.  What stream it belongs to is
- * looked up later, when the statement surely has its locks.
+ * Room for a record of 'size' bytes (MAXALIGNed, header included) of the
+ * current subtransaction.  'source': the partition that the images are of,
+ * InvalidOid for the stream's own table.  The header is filled in, the rest is
+ * zero.  May write earlier records to the log; the caller fills in the record
+ * before anything else is buffered.
  */
-extern void sj_buffer_truncate(Oid relid);
+extern SjLogRecord *sj_buffer_record(int32 layout, Oid source, char op,
+									 Size size);
 
 #endif							/* SJ_XACT_H */

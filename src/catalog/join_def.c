@@ -19,11 +19,13 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/join_def.h"
-#include "relations.h"
+#include "catalog/stream_def.h"
 #include "nodes/makefuncs.h"
+#include "relations.h"
 #include "rewrite/rewriteDefine.h"
 #include "rewrite/rewriteHandler.h"
 #include "rewrite/rewriteManip.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/jsonb.h"
@@ -57,11 +59,14 @@ enum
 	Anum_retention,
 	Anum_alias_left,
 	Anum_alias_right,
+	Anum_paused,
+	Anum_notify_channel,
+	Anum_result_seq,
 	Anum_created_at,
 	Natts_join_def = Anum_created_at
 };
 
-static const char *const output_mode_names[] = {"upsert", "append"};
+static const char *const output_mode_names[] = {"upsert", "changelog", "append"};
 static const char *const emit_names[] = {"auto", "final"};
 static const char *const late_rows_names[] = {"keep", "drop"};
 
@@ -135,16 +140,20 @@ def_from_tuple(HeapTuple tuple, TupleDesc desc)
 	def->retention = DatumGetInt64(value[Anum_retention - 1]);
 	def->alias[SJ_LEFT] = TextDatumGetCString(value[Anum_alias_left - 1]);
 	def->alias[SJ_RIGHT] = TextDatumGetCString(value[Anum_alias_right - 1]);
+	def->paused = DatumGetBool(value[Anum_paused - 1]);
+	if (!null[Anum_notify_channel - 1])
+		def->notify_channel = TextDatumGetCString(value[Anum_notify_channel - 1]);
+	def->result_seq = DatumGetInt64(value[Anum_result_seq - 1]);
 	def->created_at = DatumGetTimestampTz(value[Anum_created_at - 1]);
+	def->written_by = HeapTupleHeaderGetRawXmin(tuple->t_data);
 	def->uncommitted =
 		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
 	return def;
 }
 
-void
-sj_join_def_insert(const SjJoinDef *def)
+static HeapTuple
+tuple_from_def(const SjJoinDef *def, TupleDesc desc)
 {
-	Relation	rel = sj_open("join_def", RowExclusiveLock);
 	Datum		value[Natts_join_def];
 	bool		null[Natts_join_def] = {false};
 
@@ -176,10 +185,53 @@ sj_join_def_insert(const SjJoinDef *def)
 	value[Anum_retention - 1] = Int64GetDatum(def->retention);
 	value[Anum_alias_left - 1] = CStringGetTextDatum(def->alias[SJ_LEFT]);
 	value[Anum_alias_right - 1] = CStringGetTextDatum(def->alias[SJ_RIGHT]);
+	value[Anum_paused - 1] = BoolGetDatum(def->paused);
+	null[Anum_notify_channel - 1] = def->notify_channel == NULL;
+	value[Anum_notify_channel - 1] = def->notify_channel == NULL ? (Datum) 0 :
+		CStringGetTextDatum(def->notify_channel);
+	value[Anum_result_seq - 1] = Int64GetDatum(def->result_seq);
 	value[Anum_created_at - 1] = TimestampTzGetDatum(def->created_at);
+	return heap_form_tuple(desc, value, null);
+}
 
-	CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), value, null));
+/* Writers of the inputs look again at which joins there are. */
+static void
+invalidate_inputs(const SjJoinDef *def)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		sj_stream_invalidate(def->input[side]);
+}
+
+void
+sj_join_def_insert(const SjJoinDef *def)
+{
+	Relation	rel = sj_open("join_def", RowExclusiveLock);
+
+	CatalogTupleInsert(rel, tuple_from_def(def, RelationGetDescr(rel)));
 	table_close(rel, NoLock);
+	invalidate_inputs(def);
+	CommandCounterIncrement();
+}
+
+void
+sj_join_def_update(int32 join_id, const SjJoinDef *def)
+{
+	Relation	rel = sj_open("join_def", RowExclusiveLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(join_id));
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (tuple == NULL)
+		elog(ERROR, "join %d is not in sjoin.join_def", join_id);
+	CatalogTupleUpdate(rel, &tuple->t_self,
+					   tuple_from_def(def, RelationGetDescr(rel)));
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+	invalidate_inputs(def);
 	CommandCounterIncrement();
 }
 
@@ -195,7 +247,12 @@ sj_join_def_delete(int32 join_id)
 				Int32GetDatum(join_id));
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		SjJoinDef  *def = def_from_tuple(tuple, RelationGetDescr(rel));
+
+		invalidate_inputs(def);
 		CatalogTupleDelete(rel, &tuple->t_self);
+	}
 	systable_endscan(scan);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
@@ -237,6 +294,33 @@ sj_join_def_by_result(Oid result)
 	List	   *defs = OidIsValid(result) ? read_defs(result) : NIL;
 
 	return defs == NIL ? NULL : linitial(defs);
+}
+
+List *
+sj_join_def_paused(Snapshot snapshot)
+{
+	Relation	rel = sj_open("join_def", AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0,
+										  NULL);
+	TupleDesc	desc = RelationGetDescr(rel);
+	HeapTuple	tuple;
+	List	   *join_ids = NIL;
+	bool		isnull;
+
+	while ((tuple = systable_getnext(scan)) != NULL)
+		if (DatumGetBool(heap_getattr(tuple, Anum_paused, desc, &isnull)))
+			join_ids = lappend_int(join_ids,
+								   DatumGetInt32(heap_getattr(tuple, Anum_join_id,
+															  desc, &isnull)));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return join_ids;
+}
+
+void
+sj_join_def_lock(void)
+{
+	LockRelationOid(sj_relation_oid("join_def"), ShareRowExclusiveLock);
 }
 
 bool

@@ -16,10 +16,12 @@
 
 #include "catalog/query_analysis.h"
 #include "nodes/pg_list.h"
+#include "utils/snapshot.h"
 
 typedef enum SjOutputMode
 {
 	SJ_OUTPUT_UPSERT,
+	SJ_OUTPUT_CHANGELOG,
 	SJ_OUTPUT_APPEND
 } SjOutputMode;
 
@@ -61,12 +63,26 @@ typedef struct SjJoinDef
 	int64		lateness;		/* allowed_lateness in force, usec */
 	int64		retention;		/* longest that a row is kept, usec */
 	char	   *alias[2];		/* of the inputs, in the query */
+	bool		paused;			/* no batch is run */
+	char	   *notify_channel; /* told of each batch; NULL: none */
+	int64		result_seq;		/* last sjoin_seq given before its start */
 	TimestampTz created_at;
-	bool		uncommitted;	/* made by the current transaction */
+	TransactionId written_by;	/* raw xmin: another one means that somebody
+								 * has changed the row */
+	bool		uncommitted;	/* made or changed by the current transaction */
 } SjJoinDef;
 
 extern void sj_join_def_insert(const SjJoinDef *def);
 extern void sj_join_def_delete(int32 join_id);
+/* Puts 'def', which may have another number, in the place of a join. */
+extern void sj_join_def_update(int32 join_id, const SjJoinDef *def);
+/* Numbers of the joins that are paused as the snapshot has it. */
+extern List *sj_join_def_paused(Snapshot snapshot);
+/*
+ * One transaction at a time makes, changes or drops joins: what is captured of
+ * a stream is what all its joins need.
+ */
+extern void sj_join_def_lock(void);
 extern SjJoinDef *sj_join_def_by_result(Oid result);	/* or NULL */
 extern List *sj_join_def_all(void); /* of SjJoinDef */
 extern bool sj_is_result(Oid relid);

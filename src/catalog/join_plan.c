@@ -25,8 +25,10 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/typcache.h"
 
 /* How Vars are rewritten. */
 typedef struct RewriteContext
@@ -195,6 +197,35 @@ set_keys(SjJoinPlan *plan, SjSide side)
 	}
 }
 
+/* Where the upsert key is, and what its types' own equality is. */
+static void
+set_upsert_key(SjPlanInput *input, const SjJoinInput *from)
+{
+	ListCell   *lc;
+
+	input->nupsert = list_length(from->upsert_key);
+	input->upsert_attno = palloc(sizeof(AttrNumber) * input->nupsert);
+	input->upsert_equal = palloc(sizeof(Oid) * input->nupsert);
+	input->upsert_hash = palloc(sizeof(Oid) * input->nupsert);
+	foreach(lc, from->upsert_key)
+	{
+		int			i = foreach_current_index(lc);
+		Oid			type = get_atttype(from->relid, lfirst_int(lc));
+		TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR |
+												  TYPECACHE_HASH_PROC);
+
+		if (!OidIsValid(entry->eq_opr) || !OidIsValid(entry->hash_proc))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATATYPE_MISMATCH),
+					 errmsg("type %s of the upsert key of \"%s\" has no equality with hash support",
+							format_type_be(type), get_rel_name(from->relid)),
+					 errhint("Drop the stream and create it again with another upsert key.")));
+		input->upsert_attno[i] = sj_plan_column(input, lfirst_int(lc));
+		input->upsert_equal[i] = get_opcode(entry->eq_opr);
+		input->upsert_hash[i] = entry->hash_proc;
+	}
+}
+
 static void
 set_desc(SjPlanInput *input, Oid relid)
 {
@@ -236,6 +267,7 @@ sj_join_plan(const SjJoinQuery *query)
 
 		padded.missing[SJ_OTHER(side)] = true;
 		set_keys(plan, side);
+		set_upsert_key(&plan->input[side], &query->input[side]);
 		set_desc(&plan->input[side], query->input[side].relid);
 		plan->input[side].filter = (List *)
 			plan_expression((Node *) query->input[side].filters, &own);

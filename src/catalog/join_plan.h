@@ -34,6 +34,10 @@ typedef struct SjPlanInput
 	int			ncomputed;
 	Expr	  **computed;		/* planned key expressions, over scan Vars */
 	AttrNumber *key_attno;		/* of each key, its place in desc, 1-based */
+	int			nupsert;		/* columns of the upsert key; 0: none */
+	AttrNumber *upsert_attno;	/* of each its place in desc, 1-based, */
+	Oid		   *upsert_equal;	/* its equality */
+	Oid		   *upsert_hash;	/* and its hash function */
 } SjPlanInput;
 
 /*

@@ -33,6 +33,17 @@ check_row_security(Oid relid, Oid owner)
 				 errhint("A join needs all rows of its inputs: its owner must own the table or have BYPASSRLS.")));
 }
 
+/* As PostgreSQL says it, and whose right is missing: that of another session. */
+static void
+refuse_input(Oid relid, Oid owner)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for table %s", get_rel_name(relid)),
+			 errhint("A join reads its inputs as the owner of its result: grant SELECT to \"%s\".",
+					 GetUserNameFromId(owner, false))));
+}
+
 /*
  * What sub-queries read is read like by any query: policies hide rows, and a
  * view has the rights of its owner.
@@ -64,9 +75,7 @@ sj_check_input_privileges(const SjJoinQuery *query)
 		while ((attno = bms_next_member(input->columns, attno)) >= 0)
 			if (pg_attribute_aclcheck(input->relid, (AttrNumber) attno, owner,
 									  ACL_SELECT) != ACLCHECK_OK)
-				aclcheck_error(ACLCHECK_NO_PRIV,
-							   get_relkind_objtype(get_rel_relkind(input->relid)),
-							   get_rel_name(input->relid));
+				refuse_input(input->relid, owner);
 	}
 	(void) check_sub_queries((Node *) query->targets, NULL);
 }

@@ -395,6 +395,8 @@ set_columns(SjJoinQuery *q)
 
 		collect_columns(q, input->filters);
 		input->columns = bms_add_member(input->columns, input->time_attno);
+		foreach(lc, input->upsert_key)
+			input->columns = bms_add_member(input->columns, lfirst_int(lc));
 	}
 }
 
@@ -542,6 +544,8 @@ sj_input_signature(const SjJoinQuery *query)
 		while ((attno = bms_next_member(input->columns, attno)) >= 0)
 			appendStringInfo(&buf, " %d %u", attno,
 							 get_atttype(input->relid, attno));
+		if (input->upsert_key != NIL)
+			appendStringInfo(&buf, " %s", nodeToString(input->upsert_key));
 	}
 	return hash_text(&buf);
 }

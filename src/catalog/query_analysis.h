@@ -34,6 +34,7 @@ typedef struct SjJoinInput
 	AttrNumber	time_attno;		/* event time; 0: not known yet */
 	Oid			time_type;		/* TIMESTAMPOID or TIMESTAMPTZOID */
 	bool		inferred;		/* event time inferred: not yet a stream */
+	List	   *upsert_key;		/* of int: attribute numbers; NIL: none */
 	List	   *filters;		/* quals on this input alone, before the state */
 	Bitmapset  *columns;		/* attribute numbers needed, time included */
 } SjJoinInput;
@@ -83,7 +84,12 @@ extern Query *sj_query_parse(const char *query_text);
 extern SjJoinQuery *sj_query_analyze(Query *query, const SjJoinShape *shape);
 /* Error unless the table can be a stream. */
 extern void sj_check_source(Oid relid);
-/* Hash of the columns that the join reads and of its event times. */
+/*
+ * Upsert keys: a version replaces older ones that are at most so much older,
+ * in usec, and rows are kept that much longer; 0 where there are none.
+ */
+extern int64 sj_query_replaces(const SjJoinQuery *query);
+/* Hash of the columns that the join reads, its event times and upsert keys. */
 extern int64 sj_input_signature(const SjJoinQuery *query);
 /* Hash of what the definition means: changes when a rename does not. */
 extern int64 sj_query_signature(const Query *query);

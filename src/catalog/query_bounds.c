@@ -46,16 +46,28 @@ create_stream_hint(const SjJoinInput *input, const char *column)
 					quote_literal_cstr(column));
 }
 
-/* Takes over what create_stream declared. */
+/* Takes over what create_stream declared, the upsert key, too. */
 static void
 use_declared_time(SjJoinInput *input)
 {
 	SjStreamDef *def = sj_stream_def_get(input->relid);
 
 	if (def)
+	{
 		input->time_attno = def->time_attno;
+		input->upsert_key = def->upsert_key;
+	}
 	else
 		input->inferred = true;
+}
+
+int64
+sj_query_replaces(const SjJoinQuery *query)
+{
+	if (query->input[SJ_LEFT].upsert_key == NIL &&
+		query->input[SJ_RIGHT].upsert_key == NIL)
+		return 0;
+	return sj_bounds_widest(&query->bounds);
 }
 
 static void pg_attribute_noreturn()

@@ -18,8 +18,8 @@
 
 #include "access/hash.h"
 #include "access/stratnum.h"
-#include "catalog/pg_amop.h"
 #include "catalog/pg_am.h"
+#include "catalog/pg_amop.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/builtins.h"

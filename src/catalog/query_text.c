@@ -190,15 +190,17 @@ unmatched_text(const SjJoinQuery *q, const SjExplainOptions *options)
 	return psprintf("unmatched row of %s: written with nulls when %s has passed %s%s",
 					quote_identifier(q->input[SJ_LEFT].alias),
 					clock_name(options), deadline,
-					options->final ? "; never corrected" :
-					"; corrected if a partner is accepted later");
+					!options->final ? "; corrected if a partner is accepted later" :
+					sj_query_replaces(q) > 0 ? "; corrected only where a newer row replaces an older one" :
+					"; never corrected");
 }
 
 /* How far the watermark passes a row before it leaves the state, at most. */
 static int64
 keep_time(const SjJoinQuery *q, const SjExplainOptions *options, SjSide side)
 {
-	return sj_time_add(sj_bounds_keep(&q->bounds, side),
+	return sj_time_add(sj_time_add(sj_bounds_keep(&q->bounds, side),
+								   sj_query_replaces(q)),
 					   options->allowed_lateness);
 }
 
@@ -230,6 +232,34 @@ event_time_text(const SjJoinQuery *q, const SjExplainOptions *options,
 					quote_identifier(input->alias), time_name(input),
 					input->inferred ? "inferred" : "declared",
 					sj_usec_text(options->delay[side]));
+}
+
+/* "o.order_id, o.region" */
+static char *
+upsert_key_text(const SjJoinInput *input)
+{
+	StringInfoData buf;
+	ListCell   *lc;
+
+	initStringInfo(&buf);
+	foreach(lc, input->upsert_key)
+		appendStringInfo(&buf, "%s%s", buf.len > 0 ? ", " : "",
+						 quote_identifier(get_attname(input->relid,
+													  lfirst_int(lc), false)));
+	return buf.data;
+}
+
+/* What upsert keys do. */
+static List *
+append_upsert_keys(List *lines, const SjJoinQuery *q)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		if (q->input[side].upsert_key != NIL)
+			lines = lappend(lines, psprintf("rows of %s with the same (%s) replace older ones, up to %s older",
+											quote_identifier(q->input[side].alias),
+											upsert_key_text(&q->input[side]),
+											sj_usec_text(sj_query_replaces(q))));
+	return lines;
 }
 
 static char *
@@ -348,6 +378,7 @@ query_lines(const SjJoinQuery *q)
 		lines = lappend(lines, psprintf("%s join, inner", kind_name(q)));
 	lines = lappend(lines, psprintf("key: %s", sj_key_text(q)));
 	lines = lappend(lines, range_text(q));
+	lines = append_upsert_keys(lines, q);
 	for (side = 0; side < 2; side++)
 		lines = append_conditions(lines, q,
 								  psprintf("filter of %s", alias[side]),
@@ -357,6 +388,24 @@ query_lines(const SjJoinQuery *q)
 	if (q->has_stable)
 		lines = lappend(lines, pstrdup("stable functions: evaluated when a row is joined, not again later"));
 	return append_sub_queries(lines, q);
+}
+
+static const char *
+output_text(const char *output_mode)
+{
+	if (strcmp(output_mode, "append") == 0)
+		return "append (rows are only inserted)";
+	if (strcmp(output_mode, "changelog") == 0)
+		return "changelog (rows are only inserted: +I, -U, +U, -D by sjoin_id, numbered by sjoin_seq)";
+	return "upsert (the table shows the current truth)";
+}
+
+static List *
+append_paused(List *lines, const SjExplainOptions *options)
+{
+	if (!options->paused)
+		return lines;
+	return lappend(lines, pstrdup("paused: starts, as of its creation, when sjoin.resume_join() is called"));
 }
 
 List *
@@ -374,10 +423,12 @@ sj_explain_lines(const SjJoinQuery *q, const SjExplainOptions *options)
 	if (q->pad[SJ_LEFT])
 		lines = lappend(lines, unmatched_text(q, options));
 	lines = lappend(lines, late_text(options));
-	lines = lappend(lines, psprintf("output: %s", options->append ?
-									"append (rows are only inserted)" :
-									"upsert (the table shows the current truth)"));
-	return lines;
+	lines = lappend(lines, psprintf("output: %s",
+									output_text(options->output_mode)));
+	if (options->notify_channel != NULL)
+		lines = lappend(lines, psprintf("notification: on channel %s for each batch that writes rows",
+										quote_identifier(options->notify_channel)));
+	return append_paused(lines, options);
 }
 
 List *
@@ -389,6 +440,7 @@ sj_notice_lines(const SjJoinQuery *q, const SjExplainOptions *options)
 	lines = lappend(lines, psprintf("%s join on %s", kind_name(q),
 									sj_key_text(q)));
 	lines = lappend(lines, range_text(q));
+	lines = append_upsert_keys(lines, q);
 	lines = lappend(lines, psprintf("rows are kept until the watermark is past their event time + %s (%s), %s (%s), including %s of allowed lateness",
 									sj_usec_text(keep_time(q, options, SJ_LEFT)),
 									quote_identifier(input[SJ_LEFT].alias),
@@ -397,5 +449,5 @@ sj_notice_lines(const SjJoinQuery *q, const SjExplainOptions *options)
 									sj_usec_text(options->allowed_lateness)));
 	if (q->pad[SJ_LEFT])
 		lines = lappend(lines, unmatched_text(q, options));
-	return append_sub_queries(lines, q);
+	return append_paused(append_sub_queries(lines, q), options);
 }

@@ -20,10 +20,12 @@
 /* What explain() tells beyond the query; times in usec. */
 typedef struct SjExplainOptions
 {
-	bool		append;			/* output mode append, else upsert */
+	const char *output_mode;	/* upsert, changelog or append */
 	bool		final;			/* emit final, or append */
 	int64		allowed_lateness;
 	const char *late_rows;		/* keep or drop */
+	bool		paused;			/* waits to be resumed */
+	const char *notify_channel; /* NULL: none */
 	int64		delay[2];		/* watermark delay of each input */
 } SjExplainOptions;
 

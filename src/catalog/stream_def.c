@@ -22,10 +22,10 @@
 #include "catalog/indexing.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
-#include "relations.h"
 #include "catalog/stream_def.h"
 #include "commands/sequence.h"
 #include "guc.h"
+#include "relations.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -42,6 +42,7 @@ enum
 	Anum_stream_idle_timeout,
 	Anum_stream_on_idle,
 	Anum_stream_max_future,
+	Anum_stream_upsert_attnos,
 	Anum_stream_created_at,
 	Natts_stream = Anum_stream_created_at
 };
@@ -135,6 +136,32 @@ on_idle_from_name(const char *name)
 	elog(ERROR, "unknown value \"%s\" of on_idle in sjoin.stream_def", name);
 }
 
+/* An int2[] as a list. */
+static List *
+attnos_from_array(Datum array)
+{
+	ArrayType  *attnos = DatumGetArrayTypePCopy(array);
+	int			n = ArrayGetNItems(ARR_NDIM(attnos), ARR_DIMS(attnos));
+	List	   *list = NIL;
+
+	for (int i = 0; i < n; i++)
+		list = lappend_int(list, ((AttrNumber *) ARR_DATA_PTR(attnos))[i]);
+	return list;
+}
+
+static Datum
+array_from_attnos(const List *list)
+{
+	Datum	   *element = palloc(sizeof(Datum) * list_length(list));
+	ListCell   *lc;
+
+	foreach(lc, list)
+		element[foreach_current_index(lc)] = Int16GetDatum(lfirst_int(lc));
+	return PointerGetDatum(construct_array(element, list_length(list), INT2OID,
+										   sizeof(int16), true,
+										   TYPALIGN_SHORT));
+}
+
 static SjStreamDef *
 stream_from_tuple(HeapTuple tuple, TupleDesc desc)
 {
@@ -151,6 +178,9 @@ stream_from_tuple(HeapTuple tuple, TupleDesc desc)
 	def->on_idle =
 		on_idle_from_name(TextDatumGetCString(value[Anum_stream_on_idle - 1]));
 	def->max_future = DatumGetInt64(value[Anum_stream_max_future - 1]);
+	if (!null[Anum_stream_upsert_attnos - 1])
+		def->upsert_key =
+			attnos_from_array(value[Anum_stream_upsert_attnos - 1]);
 	def->created_at = DatumGetTimestampTz(value[Anum_stream_created_at - 1]);
 	return def;
 }
@@ -205,6 +235,10 @@ sj_stream_def_insert(const SjStreamDef *def)
 	value[Anum_stream_on_idle - 1] =
 		CStringGetTextDatum(on_idle_names[def->on_idle]);
 	value[Anum_stream_max_future - 1] = Int64GetDatum(def->max_future);
+	null[Anum_stream_upsert_attnos - 1] = def->upsert_key == NIL;
+	if (def->upsert_key != NIL)
+		value[Anum_stream_upsert_attnos - 1] =
+			array_from_attnos(def->upsert_key);
 	value[Anum_stream_created_at - 1] = TimestampTzGetDatum(def->created_at);
 	insert_row("stream_def", value, null);
 }
@@ -357,11 +391,13 @@ sj_layout_current(Oid relid)
  * Writers of the table and of all its partitions look again.  The table may be
  * gone already.
  */
-static void
-invalidate_stream(Oid relid)
+void
+sj_stream_invalidate(Oid relid)
 {
 	ListCell   *cell;
 
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
+		return;
 	foreach(cell, find_all_inheritors(relid, NoLock, NULL))
 	{
 		Oid			member = lfirst_oid(cell);
@@ -437,7 +473,7 @@ sj_layout_extend(Oid relid, int natts, const AttrNumber *attnos)
 		return false;
 
 	insert_layout(relid, all);
-	invalidate_stream(relid);
+	sj_stream_invalidate(relid);
 	return true;
 }
 
@@ -446,5 +482,5 @@ sj_layout_delete(Oid relid)
 {
 	delete_rows("layout", "layout_relid", Anum_layout_relid, relid);
 	if (OidIsValid(sj_relation_oid("layout")))
-		invalidate_stream(relid);
+		sj_stream_invalidate(relid);
 }

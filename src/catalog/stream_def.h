@@ -32,6 +32,7 @@ typedef struct SjStreamDef
 	int64		idle_timeout;	/* usec; -1: sjoin.idle_timeout */
 	SjOnIdle	on_idle;
 	int64		max_future;		/* usec; -1: no guard; -2: sjoin.max_future */
+	List	   *upsert_key;		/* of int: attribute numbers; NIL: none */
 	TimestampTz created_at;
 } SjStreamDef;
 
@@ -71,5 +72,7 @@ extern bool sj_layout_fits(const SjLayout *layout, int i);
 /* Makes the current layout cover 'attnos'; true when it had to change. */
 extern bool sj_layout_extend(Oid relid, int natts, const AttrNumber *attnos);
 extern void sj_layout_delete(Oid relid);
+/* Writers of the table and of all its partitions look again at commit. */
+extern void sj_stream_invalidate(Oid relid);
 
 #endif							/* SJ_STREAM_DEF_H */

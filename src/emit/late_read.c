@@ -44,6 +44,8 @@ note_kind(char op, SjRejections *rejections)
 {
 	if (op == SJ_OP_PAIR)
 		rejections->failed_pairs = true;
+	else if (SJ_OP_IS_OF_PAIR(op))
+		return;
 	else if (op == SJ_OP_TRUNCATE)
 		rejections->truncated = true;
 	else

@@ -37,7 +37,8 @@ enum
 	Anum_old_data,
 	Anum_row_hash,
 	Anum_old_hash,
-	Natts_late_row = Anum_old_hash
+	Anum_partition,
+	Natts_late_row = Anum_partition
 };
 
 /* Calls 'visit' for each row of a join that the snapshot sees (NULL: now). */

@@ -130,32 +130,42 @@ next_slot(SjWriteRun *run)
 	return slot;
 }
 
-uint64
-sj_result_insert_directly(SjWriteRun *run, int64 first, int64 last)
+/* One row into the slots; nothing when the condition leaves it out. */
+static void
+add_slot(SjWriteRun *run, const SjResultRow *row, bool back)
 {
-	uint64		n = 0;
+	TupleTableSlot *slot = next_slot(run);
+
+	if (!sj_result_fill(run, row, back, slot->tts_values, slot->tts_isnull))
+		return;
+	ExecStoreVirtualTuple(slot);
+	if (run->rel->rd_att->constr)
+		ExecConstraints(run->result_info, slot, run->estate);
+	ExecMaterializeSlot(slot);
+	if (back)
+		run->written->retracted++;
+	else
+		run->written->inserted++;
+	if (++run->nslots == INSERT_BATCH)
+		flush_slots(run);
+}
+
+void
+sj_result_insert_directly(SjWriteRun *run, const SjRowList *list, int64 first,
+						  int64 last)
+{
+	SjResultRow space;
 
 	for (int64 i = first; i < last; i++)
 	{
-		TupleTableSlot *slot;
+		const SjResultRow *row = sj_result_row(list, i, &space);
 
 		CHECK_FOR_INTERRUPTS();
-		if (run->changes[i].sign < 0)
-			continue;
-		slot = next_slot(run);
-		if (!sj_result_make_row(run, &run->changes[i], slot->tts_values,
-					  slot->tts_isnull))
-			continue;
-		ExecStoreVirtualTuple(slot);
-		if (run->rel->rd_att->constr)
-			ExecConstraints(run->result_info, slot, run->estate);
-		ExecMaterializeSlot(slot);
-		n++;
-		if (++run->nslots == INSERT_BATCH)
-			flush_slots(run);
+		if (sj_result_row_is_pair(run, row))
+			add_slot(run, row, true);
+		add_slot(run, row, row->op == SJ_ROW_DELETE);
 	}
 	flush_slots(run);
-	return n;
 }
 
 void

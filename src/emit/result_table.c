@@ -8,11 +8,15 @@
  * (result_query.c).  Rows go to the table by table_multi_insert when nothing
  * of the user's hangs on it, else by one INSERT over an ephemeral relation, so
  * that triggers, rules, partitions, defaults and policies of the table work as
- * for any statement.  Retractions are one DELETE by identity.
+ * for any statement.  Batches that take nothing back, which are most, go there
+ * as they are; the others are netted first (result_upsert.c,
+ * result_changelog.c).
  *
  * An error leaves with ereport and the caller aborts; it calls again with
- * 'careful', and then a batch that fails is halved, in subtransactions, down
- * to the changes that fail by themselves (R8).
+ * 'careful', and then the steps are written one after the other, so that what
+ * a step finds in the table is what the steps before it have left there, and
+ * what fails is halved, in subtransactions, down to the rows that fail by
+ * themselves (R8).
  *
  * IDENTIFICATION
  *	  src/emit/result_table.c
@@ -21,6 +25,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_collation_d.h"
 #include "catalog/pg_type.h"
 #include "emit/attempt.h"
 #include "emit/result_run.h"
@@ -30,13 +35,14 @@
 #include "nodes/nodeFuncs.h"
 #include "port/pg_bswap.h"
 #include "shmem.h"
-#include "utils/memutils.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
 
 /* -- rows ---------------------------------------------------------------- */
 
 /* Identity of a row: the log sequences of its inputs, 0 for a missing one. */
 void
-sj_result_identity(pg_uuid_t *id, const SjChange *change)
+sj_result_id(pg_uuid_t *id, const SjChange *change)
 {
 	uint64		half[2];
 
@@ -46,10 +52,12 @@ sj_result_identity(pg_uuid_t *id, const SjChange *change)
 }
 
 static TupleDesc
-row_desc(const SjJoinPlan *plan, bool append)
+row_desc(const SjJoinPlan *plan, SjOutputMode mode)
 {
 	int			ntargets = list_length(plan->targets);
-	TupleDesc	desc = CreateTemplateTupleDesc(ntargets + (append ? 4 : 3));
+	int			nmeta = mode == SJ_OUTPUT_UPSERT ? SJ_META_AT :
+	mode == SJ_OUTPUT_APPEND ? SJ_META_SEQ : SJ_META_OP;
+	TupleDesc	desc = CreateTemplateTupleDesc(ntargets + nmeta);
 	ListCell   *lc;
 	AttrNumber	attno = 0;
 
@@ -65,8 +73,13 @@ row_desc(const SjJoinPlan *plan, bool append)
 	TupleDescInitEntry(desc, ++attno, SJ_COLUMN_ID, UUIDOID, -1, 0);
 	TupleDescInitEntry(desc, ++attno, SJ_COLUMN_VERSION, INT4OID, -1, 0);
 	TupleDescInitEntry(desc, ++attno, SJ_COLUMN_AT, TIMESTAMPTZOID, -1, 0);
-	if (append)
+	if (mode != SJ_OUTPUT_UPSERT)
 		TupleDescInitEntry(desc, ++attno, SJ_COLUMN_SEQ, INT8OID, -1, 0);
+	if (mode == SJ_OUTPUT_CHANGELOG)
+	{
+		TupleDescInitEntry(desc, ++attno, SJ_COLUMN_OP, TEXTOID, -1, 0);
+		TupleDescInitEntryCollation(desc, attno, DEFAULT_COLLATION_OID);
+	}
 	return desc;
 }
 
@@ -80,6 +93,16 @@ init_row_maker(SjRowMaker *maker, SjResultWriter *writer, List *targets,
 	maker->post = post == NIL ? NULL : ExecInitQual(post, NULL);
 }
 
+/* Of the rows of a changelog, by SjRowOp and whether they take back. */
+static void
+init_op_names(SjResultWriter *writer)
+{
+	static const char *const names[] = {"+I", "+U", "-D", "-U"};
+
+	for (int i = 0; i < lengthof(names); i++)
+		writer->op_name[i] = CStringGetTextDatum(names[i]);
+}
+
 SjResultWriter *
 sj_result_open(const SjJoinDef *def, const SjJoinPlan *plan)
 {
@@ -87,17 +110,23 @@ sj_result_open(const SjJoinDef *def, const SjJoinPlan *plan)
 
 	writer->def = def;
 	writer->plan = plan;
-	writer->append = def->output_mode == SJ_OUTPUT_APPEND;
+	writer->numbered = def->output_mode != SJ_OUTPUT_UPSERT;
+	writer->changelog = def->output_mode == SJ_OUTPUT_CHANGELOG;
+	init_op_names(writer);
 	writer->ntargets = list_length(plan->targets);
-	writer->desc = row_desc(plan, writer->append);
+	writer->desc = row_desc(plan, def->output_mode);
+	writer->target_desc = ExecTypeFromTL(plan->targets);
+	writer->values = palloc(sizeof(Datum) * writer->ntargets);
+	writer->isnull = palloc(sizeof(bool) * writer->ntargets);
+	writer->old_values = palloc(sizeof(Datum) * writer->ntargets);
+	writer->old_isnull = palloc(sizeof(bool) * writer->ntargets);
 	writer->econtext = CreateStandaloneExprContext();
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		writer->side_slot[side] =
 			MakeSingleTupleTableSlot(plan->input[side].desc,
 									 &TTSOpsMinimalTuple);
 	writer->target_slot =
-		MakeSingleTupleTableSlot(ExecTypeFromTL(plan->targets),
-								 &TTSOpsVirtual);
+		MakeSingleTupleTableSlot(writer->target_desc, &TTSOpsVirtual);
 	writer->econtext->ecxt_outertuple = writer->side_slot[SJ_LEFT];
 	writer->econtext->ecxt_innertuple = writer->side_slot[SJ_RIGHT];
 	init_row_maker(&writer->pair, writer, plan->targets, plan->post);
@@ -117,189 +146,307 @@ load_side(SjResultWriter *writer, SjSide side, const SjRow *row)
 							  false);
 }
 
-/*
- * Puts the rows of a change into the slots of the sides.  NULL when the
- * post-join condition leaves the change out.
- */
+/* Loads the images of a change; what makes a row of them. */
 static SjRowMaker *
 load_change(SjResultWriter *writer, const SjChange *change)
 {
-	SjRowMaker *maker = &writer->pair;
-
-	ResetExprContext(writer->econtext);
 	load_side(writer, SJ_LEFT, change->left);
 	load_side(writer, SJ_RIGHT, change->right);
 	if (change->right == NULL)
-		maker = &writer->padded[SJ_LEFT];
-	else if (change->left == NULL)
-		maker = &writer->padded[SJ_RIGHT];
-	if (maker->post != NULL && !ExecQual(maker->post, writer->econtext))
-		return NULL;
-	return maker;
+		return &writer->padded[SJ_LEFT];
+	if (change->left == NULL)
+		return &writer->padded[SJ_RIGHT];
+	return &writer->pair;
 }
 
 /*
- * Computes what the rows to be written take from sub-queries;
- * sj_result_make_row() asks for them in the same order.
+ * Projects the images of a change into the query's columns, but for those with
+ * sub-queries; false when the post-join condition leaves the row out.
+ * By-reference values live in the per-tuple memory and in the state.
  */
+static bool
+project(SjResultWriter *writer, const SjChange *change, Datum *values,
+		bool *isnull)
+{
+	SjRowMaker *maker = load_change(writer, change);
+	TupleTableSlot *slot;
+
+	if (maker->post != NULL && !ExecQual(maker->post, writer->econtext))
+		return false;
+	slot = ExecProject(maker->projection);
+	memcpy(values, slot->tts_values, sizeof(Datum) * writer->ntargets);
+	memcpy(isnull, slot->tts_isnull, sizeof(bool) * writer->ntargets);
+	return true;
+}
+
+/* Has the images of a change read by the sub-queries. */
 static void
-run_sub_queries(SjWriteRun *run, int64 first, int64 last)
+ask_sub_queries(SjWriteRun *run, const SjChange *change)
 {
 	SjResultWriter *writer = run->writer;
+	bool		absent[2] = {change->left == NULL, change->right == NULL};
+	SjRowMaker *maker;
 
+	ResetExprContext(writer->econtext);
+	maker = load_change(writer, change);
+	if (maker->post == NULL || ExecQual(maker->post, writer->econtext))
+		sj_result_query_put(run->sub_queries, writer->side_slot, absent);
+}
+
+/*
+ * Computes what the rows of a list take from sub-queries; sj_result_fill() asks
+ * for them in the same order.
+ */
+void
+sj_result_run_sub_queries(SjWriteRun *run, const SjRowList *list, int64 first,
+						  int64 last)
+{
+	if (run->sub_queries == NULL)
+		return;
 	sj_result_query_begin(run->sub_queries);
 	for (int64 i = first; i < last; i++)
 	{
-		const SjChange *change = &run->changes[i];
-		bool		absent[2] = {change->left == NULL, change->right == NULL};
+		SjResultRow space;
+		const SjResultRow *row = sj_result_row(list, i, &space);
 
 		CHECK_FOR_INTERRUPTS();
-		if (change->sign > 0 && load_change(writer, change) != NULL)
-			sj_result_query_put(run->sub_queries, writer->side_slot, absent);
+		if (row->op != SJ_ROW_INSERT && run->writer->changelog &&
+			row->old_values == NULL)
+			ask_sub_queries(run, row->old);
+		if (row->op != SJ_ROW_DELETE && row->values == NULL)
+			ask_sub_queries(run, row->change);
 	}
 	sj_result_query_run(run->sub_queries);
 }
 
+static void
+deform(SjResultWriter *writer, MinimalTuple tuple, Datum *values, bool *isnull)
+{
+	HeapTupleData htup = sj_heap_tuple(tuple);
+
+	heap_deform_tuple(&htup, writer->target_desc, values, isnull);
+}
+
 /*
- * Projects a change into values[] and isnull[] (all columns of the row);
- * false when the post-join condition leaves it out.  By-reference values live
- * in the per-tuple memory and in the state, those of sub-queries until the
- * next row.
+ * Sets all columns of a row as it is written, or with 'back' as it is taken
+ * back from a changelog; false when the post-join condition leaves it out.
+ * By-reference values live in the per-tuple memory, in the state and in the
+ * row.
  */
 bool
-sj_result_make_row(SjWriteRun *run, const SjChange *change, Datum *values, bool *isnull)
+sj_result_fill(SjWriteRun *run, const SjResultRow *row, bool back,
+			   Datum *values, bool *isnull)
 {
 	SjResultWriter *writer = run->writer;
-	SjRowMaker *maker = load_change(writer, change);
-	pg_uuid_t  *id;
+	const SjChange *change = back ? row->old : row->change;
+	MinimalTuple known = back ? row->old_values : row->values;
 	int			n = writer->ntargets;
-	TupleTableSlot *slot;
+	pg_uuid_t  *id;
 
-	if (maker == NULL)
+	ResetExprContext(writer->econtext);
+	if (known != NULL)
+		deform(writer, known, values, isnull);
+	else if (!project(writer, change, values, isnull))
 		return false;
-
-	slot = ExecProject(maker->projection);
-	memcpy(values, slot->tts_values, sizeof(Datum) * n);
-	memcpy(isnull, slot->tts_isnull, sizeof(bool) * n);
-	memset(isnull + n, false, writer->desc->natts - n);
-	if (run->sub_queries != NULL)
+	else if (run->sub_queries != NULL)
 		sj_result_query_next(run->sub_queries, values, isnull);
+	memset(isnull + n, false, writer->desc->natts - n);
 
 	id = MemoryContextAlloc(writer->econtext->ecxt_per_tuple_memory,
 							sizeof(pg_uuid_t));
-	sj_result_identity(id, change);
+	sj_result_id(id, change);
 	values[n++] = UUIDPGetDatum(id);
-	values[n++] = Int32GetDatum(1);
+	values[n++] = Int32GetDatum(back ? row->old_version : row->version);
 	values[n++] = TimestampTzGetDatum(run->at);
-	if (writer->append)
-		values[n] = Int64GetDatum(++(*run->result_seq));
+	if (writer->numbered)
+		values[n++] = Int64GetDatum(++(*run->result_seq));
+	if (writer->changelog)
+		values[n] = writer->op_name[row->op + (back && row->op == SJ_ROW_UPDATE ? 2 : 0)];
 	return true;
 }
 
-/* -- halving -------------------------------------------------------------- */
+/* -- what an update does -------------------------------------------------- */
+
+/* A change whose images may fail, for sj_attempt(). */
+typedef struct Evaluation
+{
+	SjWriteRun *run;
+	const SjChange *change;
+	MinimalTuple values;		/* NULL: the condition leaves the row out */
+	bool		there;
+} Evaluation;
 
 static void
-write_range(SjWriteRun *run, int64 first, int64 last)
+evaluate(void *arg)
 {
-	sj_result_retract(run, first, last);
-	if (run->sub_queries != NULL)
-		run_sub_queries(run, first, last);
-	run->written->inserted += run->insert(run, first, last);
+	Evaluation *e = arg;
+	SjResultWriter *writer = e->run->writer;
+	SjResultQuery *sub_queries = e->run->sub_queries;
+
+	ResetExprContext(writer->econtext);
+	e->there = project(writer, e->change, writer->values, writer->isnull);
+	e->values = NULL;
+	if (!e->there)
+		return;
+	if (sub_queries != NULL)
+	{
+		sj_result_query_begin(sub_queries);
+		ask_sub_queries(e->run, e->change);
+		sj_result_query_run(sub_queries);
+		e->there = project(writer, e->change, writer->values, writer->isnull);
+		sj_result_query_next(sub_queries, writer->values, writer->isnull);
+	}
+	e->values = heap_form_minimal_tuple(writer->target_desc, writer->values,
+										writer->isnull);
 }
-
-/* The one change that failed, as a late row. */
-static SjLateRow *
-failed_change(SjWriteRun *run, const SjChange *change, const ErrorData *error)
-{
-	const SjRow *main_row = change->left ? change->left : change->right;
-	SjLateRow  *late = palloc0(sizeof(SjLateRow));
-
-	late->side = SJ_LEFT;
-	late->op = SJ_OP_PAIR;
-	late->reason = SJ_REASON_ERROR;
-	late->seq = change->left ? change->left->seq : 0;
-	late->other_seq = change->right ? change->right->seq : 0;
-	late->event_time = main_row->event_time;
-	late->watermark = run->watermark;
-	late->sqlstate = error->sqlerrcode;
-	late->message = error->message;
-	late->image = change->left ? SJ_ROW_TUPLE(change->left) : NULL;
-	late->old_image = change->right ? SJ_ROW_TUPLE(change->right) : NULL;
-	return late;
-}
-
-/* A part of the changes, for sj_attempt(). */
-typedef struct Range
-{
-	SjWriteRun   *run;
-	int64		first;
-	int64		last;
-} Range;
 
 static void
-write_range_action(void *arg)
+evaluate_condition(void *arg)
 {
-	Range	   *range = arg;
+	Evaluation *e = arg;
+	SjResultWriter *writer = e->run->writer;
+	SjRowMaker *maker;
 
-	write_range(range->run, range->first, range->last);
+	ResetExprContext(writer->econtext);
+	maker = load_change(writer, e->change);
+	e->there = maker->post == NULL || ExecQual(maker->post, writer->econtext);
 }
 
-/* NULL, or the error, with everything of the range taken back. */
+/* Runs it; NULL, or in a careful run the error. */
 static ErrorData *
-try_range(SjWriteRun *run, int64 first, int64 last)
+run_evaluation(SjWriteRun *run, void (*action) (void *arg), Evaluation *e)
 {
-	Range		range = {run, first, last};
-	SjWritten	before = *run->written;
-	int64		seq_before = *run->result_seq;
-	ErrorData  *error = sj_attempt(write_range_action, &range,
-								  sj_error_is_of_row);
-
-	if (error != NULL)
-	{
-		*run->written = before;
-		*run->result_seq = seq_before;
-	}
-	return error;
+	if (run->careful)
+		return sj_attempt(action, e, sj_error_is_of_expression);
+	action(e);
+	return NULL;
 }
 
-static void
-write_by_halves(SjWriteRun *run, int64 first, int64 last)
+static bool
+same_values(SjResultWriter *writer, MinimalTuple a, MinimalTuple b)
 {
-	ErrorData  *error = try_range(run, first, last);
-	int64		middle = first + (last - first) / 2;
-
-	if (error == NULL)
-		return;
-	if (last - first == 1)
+	deform(writer, a, writer->old_values, writer->old_isnull);
+	deform(writer, b, writer->values, writer->isnull);
+	for (int i = 0; i < writer->ntargets; i++)
 	{
-		run->written->late_rows = lappend(run->written->late_rows,
-										  failed_change(run,
-														&run->changes[first],
-														error));
-		return;
+		Form_pg_attribute att = TupleDescAttr(writer->target_desc, i);
+
+		if (writer->old_isnull[i] != writer->isnull[i])
+			return false;
+		if (!writer->isnull[i] &&
+			!datum_image_eq(writer->old_values[i], writer->values[i],
+							att->attbyval, att->attlen))
+			return false;
 	}
-	write_by_halves(run, first, middle);
-	write_by_halves(run, middle, last);
+	return true;
+}
+
+/*
+ * What the change from old images (NULL: none) to new ones does to the row.
+ * In a careful run a new row that cannot be computed is recorded and not
+ * there; an old one that cannot be computed may be there, the table tells.
+ */
+void
+sj_result_effect(SjWriteRun *run, const SjChange *old, const SjChange *new,
+				 SjEffect *effect)
+{
+	Evaluation	before = {.run = run,.change = old};
+	Evaluation	after = {.run = run,.change = new};
+	ErrorData  *error;
+
+	memset(effect, 0, sizeof(SjEffect));
+	if (old != NULL)
+		effect->old_there = run_evaluation(run, evaluate, &before) != NULL ||
+			before.there;
+	error = run_evaluation(run, evaluate, &after);
+	if (error != NULL)
+		sj_result_refused(run, new, SJ_OP_PAIR, error);
+	effect->new_there = error == NULL && after.there;
+	effect->values = effect->new_there ? after.values : NULL;
+	effect->equal = before.values != NULL && effect->values != NULL &&
+		same_values(run->writer, before.values, effect->values);
+	if (before.values != NULL)
+		pfree(before.values);
+}
+
+/* In a careful run: can the new values of the row be computed? */
+bool
+sj_result_can_be_computed(SjWriteRun *run, const SjResultRow *row)
+{
+	Evaluation	e = {.run = run,.change = row->change};
+
+	return row->change == NULL || row->values != NULL ||
+		run_evaluation(run, evaluate, &e) == NULL;
+}
+
+/* Does the post-join condition let the row through, or fail? */
+bool
+sj_result_is_there(SjWriteRun *run, const SjChange *change)
+{
+	Evaluation	e = {.run = run,.change = change};
+
+	return run_evaluation(run, evaluate_condition, &e) != NULL || e.there;
 }
 
 /* -- the call ------------------------------------------------------------- */
 
-/* Number of changes that take back; the engine lists them in any order. */
-static SjChange *
-retractions_first(const SjChange *changes, int64 n, int64 *nretracted)
+static bool
+takes_back(const SjChange *changes, int64 n)
 {
-	SjChange   *sorted = MemoryContextAllocHuge(CurrentMemoryContext,
-												sizeof(SjChange) * (n + 1));
-	int64		k = 0;
-
 	for (int64 i = 0; i < n; i++)
 		if (changes[i].sign < 0)
-			sorted[k++] = changes[i];
-	*nretracted = k;
-	for (int64 i = 0; i < n; i++)
-		if (changes[i].sign > 0)
-			sorted[k++] = changes[i];
-	return sorted;
+			return true;
+	return false;
+}
+
+static void
+write_changes(SjWriteRun *run, const SjChange *changes, int64 n)
+{
+	SjRowList	list = {.write = sj_result_insert,.changes = changes,.n = n};
+
+	if (!takes_back(changes, n))
+		sj_result_write_rows(run, &list);
+	else if (!run->writer->numbered)
+		sj_result_write_upsert(run, changes, n);
+	else if (run->writer->changelog)
+		sj_result_write_changelog(run, changes, n);
+	else
+		elog(ERROR, "a row of an append-only result is taken back");
+}
+
+/* Where the next step begins. */
+static int64
+end_of_step(const SjChange *changes, int64 first, int64 n)
+{
+	int64		end = first;
+
+	while (end < n && changes[end].step == changes[first].step)
+		end++;
+	return end;
+}
+
+/* Step by step, but steps that take nothing back together. */
+static void
+write_carefully(SjWriteRun *run, const SjChange *changes, int64 n)
+{
+	int64		first = 0;
+
+	while (first < n)
+	{
+		int64		last = end_of_step(changes, first, n);
+
+		if (!takes_back(changes + first, last - first))
+			while (last < n)
+			{
+				int64		end = end_of_step(changes, last, n);
+
+				if (takes_back(changes + last, end - last))
+					break;
+				last = end;
+			}
+		write_changes(run, changes + first, last - first);
+		first = last;
+	}
 }
 
 void
@@ -308,8 +455,8 @@ sj_result_write(SjResultWriter *writer, const SjChange *changes, int64 n,
 				SjWritten *written)
 {
 	SjWriteRun	run = {.writer = writer,.watermark = watermark,
-		.result_seq = result_seq,.written = written,.at = sj_now()};
-	int64		nretracted;
+		.careful = careful,.result_seq = result_seq,.written = written,
+	.at = sj_now()};
 
 	memset(written, 0, sizeof(SjWritten));
 	if (n == 0)
@@ -318,24 +465,15 @@ sj_result_write(SjResultWriter *writer, const SjChange *changes, int64 n,
 	if (writer->plan->sub_queries != NULL)
 		run.sub_queries = sj_result_query_open(writer->plan->sub_queries,
 											   writer->def->query, (double) n);
-	run.changes = retractions_first(changes, n, &nretracted);
 
 	/* a failed statement of the direct path would leave its pages behind */
-	if (careful || !sj_result_open_direct(&run))
+	if (careful)
 	{
-		run.insert = sj_result_insert_by_statement;
-		if (!careful)
-			write_range(&run, 0, n);
-		else
-		{
-			if (nretracted > 0)
-				write_by_halves(&run, 0, nretracted);
-			if (n > nretracted)
-				write_by_halves(&run, nretracted, n);
-		}
+		write_carefully(&run, changes, n);
 		return;
 	}
-	run.insert = sj_result_insert_directly;
-	write_range(&run, 0, n);
-	sj_result_close_direct(&run);
+	run.direct = sj_result_open_direct(&run);
+	write_changes(&run, changes, n);
+	if (run.direct)
+		sj_result_close_direct(&run);
 }

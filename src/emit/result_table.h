@@ -22,7 +22,18 @@
 #define SJ_COLUMN_ID		"sjoin_id"
 #define SJ_COLUMN_VERSION	"sjoin_version"
 #define SJ_COLUMN_AT		"sjoin_at"
-#define SJ_COLUMN_SEQ		"sjoin_seq" /* append only */
+#define SJ_COLUMN_SEQ		"sjoin_seq" /* changelog and append */
+#define SJ_COLUMN_OP		"sjoin_op"	/* changelog */
+
+/* Their places: so many columns after the last of the query. */
+enum
+{
+	SJ_META_ID = 1,
+	SJ_META_VERSION,
+	SJ_META_AT,
+	SJ_META_SEQ,
+	SJ_META_OP
+};
 
 typedef struct SjResultWriter SjResultWriter;
 

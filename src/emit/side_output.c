@@ -22,7 +22,6 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_type.h"
-#include "relations.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "emit/late_row.h"
@@ -33,6 +32,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "relations.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/expandeddatum.h"
@@ -41,7 +41,8 @@
 #include "utils/rel.h"
 
 static const char *const reason_names[] = {
-	"late", "dropped", "null_event_time", "infinite", "expired_change", "error"
+	"late", "dropped", "null_event_time", "infinite", "expired_change",
+	"changed", "error", "withdrawn"
 };
 
 /* Mixes bytes into both halves of a hash. */
@@ -105,6 +106,16 @@ sj_tuple_hash(const SjPlanInput *input, MinimalTuple image, pg_uuid_t *hash)
 	sj_image_hash(input->desc, input->ncolumns, values, nulls, hash);
 	pfree(values);
 	pfree(nulls);
+}
+
+void
+sj_image_key(const SjPlanInput *input, SjSide side, Oid source,
+			 MinimalTuple image, SjImageKey *key)
+{
+	memset(key, 0, sizeof(SjImageKey));
+	sj_tuple_hash(input, image, &key->hash);
+	key->source = source;
+	key->side = side;
 }
 
 /* The first natts columns of a tuple as a record datum with their names. */
@@ -172,8 +183,9 @@ static HeapTuple
 form_late_row(Relation rel, int32 join_id, const SjJoinPlan *plan,
 			  const SjLateRow *row)
 {
-	bool		keep = row->reason != SJ_REASON_DROPPED;
-	SjSide		old_side = row->op == SJ_OP_PAIR ? SJ_RIGHT : row->side;
+	bool		keep = row->reason != SJ_REASON_DROPPED &&
+	row->reason != SJ_REASON_WITHDRAWN;
+	SjSide		old_side = SJ_OP_IS_OF_PAIR(row->op) ? SJ_RIGHT : row->side;
 	Datum		value[Natts_late_row];
 	bool		null[Natts_late_row] = {false};
 
@@ -201,6 +213,12 @@ form_late_row(Relation rel, int32 join_id, const SjJoinPlan *plan,
 						  null, Anum_row_data, Anum_row_hash);
 	sj_late_row_set_image(&plan->input[old_side], row->old_image, keep, value,
 						  null, Anum_old_data, Anum_old_hash);
+	if (row->old_hash != NULL)
+	{
+		value[Anum_old_hash - 1] = UUIDPGetDatum(row->old_hash);
+		null[Anum_old_hash - 1] = false;
+	}
+	value[Anum_partition - 1] = ObjectIdGetDatum(row->source);
 	return heap_form_tuple(RelationGetDescr(rel), value, null);
 }
 
@@ -282,13 +300,21 @@ failure_from_tuple(HeapTuple tuple, TupleDesc desc, SjFailure *failure)
 	bool		null[Natts_late_row];
 
 	heap_deform_tuple(tuple, desc, value, null);
-	if (strcmp(TextDatumGetCString(value[Anum_reason - 1]),
+	failure->op = DatumGetChar(value[Anum_op - 1]);
+	if (failure->op != SJ_OP_UNPAIR && failure->op != SJ_OP_WITHDRAWN &&
+		strcmp(TextDatumGetCString(value[Anum_reason - 1]),
 			   reason_names[SJ_REASON_ERROR]) != 0)
 		return false;
-	failure->op = DatumGetChar(value[Anum_op - 1]);
 	failure->side = DatumGetInt16(value[Anum_side - 1]);
 	failure->seq = DatumGetInt64(value[Anum_seq - 1]);
 	failure->other_seq = DatumGetInt64(value[Anum_other_seq - 1]);
+	memset(failure->hash, 0, sizeof(failure->hash));
+	if (!SJ_OP_IS_OF_PAIR(failure->op))
+		return true;
+	if (!null[Anum_row_hash - 1])
+		failure->hash[0] = *DatumGetUUIDP(value[Anum_row_hash - 1]);
+	if (!null[Anum_old_hash - 1])
+		failure->hash[1] = *DatumGetUUIDP(value[Anum_old_hash - 1]);
 	return true;
 }
 
@@ -325,4 +351,63 @@ sj_failures_load(int32 join_id, int *n)
 	qsort(list.failures, list.n, sizeof(SjFailure), sj_failure_compare);
 	*n = list.n;
 	return list.failures;
+}
+
+static SjReason
+reason_from_name(const char *name)
+{
+	for (int i = 0; i < lengthof(reason_names); i++)
+		if (strcmp(reason_names[i], name) == 0)
+			return i;
+	elog(ERROR, "unknown reason \"%s\" of a late row", name);
+}
+
+/* Who looks at the images of late rows. */
+typedef struct ImageVisit
+{
+	void		(*visit) (void *arg, SjReason reason, const SjImageKey *image,
+						  const SjImageKey *old_image);
+	void	   *arg;
+} ImageVisit;
+
+static void
+visit_images(void *arg, Relation rel, HeapTuple tuple)
+{
+	ImageVisit *visit = arg;
+	Datum		value[Natts_late_row];
+	bool		null[Natts_late_row];
+	SjImageKey	key[2];
+	char		op;
+
+	heap_deform_tuple(tuple, RelationGetDescr(rel), value, null);
+	op = DatumGetChar(value[Anum_op - 1]);
+	if (op != SJ_OP_INSERT && op != SJ_OP_UPDATE && op != SJ_OP_DELETE &&
+		op != SJ_OP_WITHDRAWN)
+		return;
+	memset(key, 0, sizeof(key));
+	for (int i = 0; i < 2; i++)
+	{
+		key[i].side = DatumGetInt16(value[Anum_side - 1]);
+		key[i].source = DatumGetObjectId(value[Anum_partition - 1]);
+	}
+	if (!null[Anum_row_hash - 1])
+		key[0].hash = *DatumGetUUIDP(value[Anum_row_hash - 1]);
+	if (!null[Anum_old_hash - 1])
+		key[1].hash = *DatumGetUUIDP(value[Anum_old_hash - 1]);
+	visit->visit(visit->arg,
+				 reason_from_name(TextDatumGetCString(value[Anum_reason - 1])),
+				 null[Anum_row_hash - 1] ? NULL : &key[0],
+				 null[Anum_old_hash - 1] ? NULL : &key[1]);
+}
+
+void
+sj_late_images_visit(int32 join_id,
+					 void (*visit) (void *arg, SjReason reason,
+									const SjImageKey *image,
+									const SjImageKey *old_image),
+					 void *arg)
+{
+	ImageVisit	visitor = {visit, arg};
+
+	sj_late_rows_visit(join_id, NULL, AccessShareLock, visit_images, &visitor);
 }

@@ -8,9 +8,10 @@
  * cannot fail.  Asking may run user code and throw; making sure may find the
  * arena exhausted; neither leaves a trace.
  *
- * A row's degree counts the partners it ever had.  It is what tells a row
- * without a partner from one whose partner has left: the deadline of a row
- * looks at its degree and never at the rows that happen to be in state (T4).
+ * A row's degree counts the partners that were accepted and not taken out
+ * again.  It is what tells a row without a partner from one whose partner has
+ * left: the deadline of a row looks at its degree and never at the rows that
+ * happen to be in state (T4).
  *
  * The struct SjEngine and the list of changes are palloc'd in the context that
  * is current in sj_engine_create() or sj_engine_attach().
@@ -125,6 +126,8 @@ sj_engine_destroy(SjEngine *engine)
 
 	if (engine->changes != NULL)
 		pfree(engine->changes);
+	if (engine->replaced != NULL)
+		pfree(engine->replaced);
 	pfree(engine->partners);
 	pfree(engine);
 }
@@ -149,86 +152,93 @@ add_partner(SjEngine *engine, SjRow *row, SjPairVerdict verdict)
 }
 
 static SjPairVerdict
-judge_pair(const SjOperator *op, const SjEvent *event, SjRow *row)
+judge_pair(const SjOperator *op, SjPair *pair, SjRow *row)
 {
 	if (op->verdict == NULL)
 		return SJ_PAIR_YES;
-	if (event->side == SJ_LEFT)
-		return op->verdict(op->arg, event->seq, event->tuple,
-						   row->seq, SJ_ROW_TUPLE(row));
-	return op->verdict(op->arg, row->seq, SJ_ROW_TUPLE(row),
-					   event->seq, event->tuple);
+	pair->seq[row->side] = row->seq;
+	pair->tuple[row->side] = SJ_ROW_TUPLE(row);
+	return op->verdict(op->arg, pair);
 }
 
-/* Collects the event's partners, newest first.  May run user code, throw. */
-static void
-gather_partners(SjEngine *engine, const SjEvent *event, SjHandle key)
+/*
+ * Adds the event's partners, newest first.  'again': it is in state already.
+ *
+ * May run user code, throw.
+ */
+void
+sj_gather_partners(SjEngine *engine, const SjEvent *event, SjHandle key,
+				   bool again)
 {
+	SjPair		pair;
 	SjRow	   *row;
 
+	pair.seq[event->side] = event->seq;
+	pair.tuple[event->side] = event->tuple;
+	pair.again = again;
 	row = sj_key_seek(engine, sj_key_at(engine, key), SJ_OTHER(event->side),
-					  event->until);
+					  event->until, SJ_BY_KEY);
 	while (row != NULL && row->event_time >= event->from)
 	{
-		SjPairVerdict verdict = judge_pair(engine->op, event, row);
+		SjPairVerdict verdict = judge_pair(engine->op, &pair, row);
 
 		if (verdict != SJ_PAIR_NO)
 			add_partner(engine, row, verdict);
 		CHECK_FOR_INTERRUPTS();
-		row = row->prev == SJ_NONE ? NULL : sj_row_at(engine, row->prev);
+		row = row->by_key.prev == SJ_NONE ? NULL :
+			sj_row_at(engine, row->by_key.prev);
 	}
 }
 
-/* Does a row with these properties wait for its deadline? */
-static inline bool
-needs_timer(const SjOperator *op, const SjEvent *event, uint32 degree,
-			bool padded)
+/*
+ * Makes sure of the memory for a row (NULL: none), so many entries of the key
+ * table and so many timers; the row itself must come last.
+ */
+bool
+sj_reserve(SjEngine *engine, const SjEvent *event, int new_keys,
+		   int64 ntimers)
 {
-	return op->pad[event->side] && degree == 0 && !padded &&
-		event->due != SJ_TIME_MAX;
-}
-
-/* Makes sure of the memory for a row; the row itself must come last. */
-static bool
-reserve_row(SjEngine *engine, const SjEvent *event, bool new_key, bool timer)
-{
-	if ((!new_key || sj_key_reserve(engine)) &&
-		(!timer || sj_timer_reserve(engine)) &&
-		sj_row_reserve(engine, event))
+	if ((new_keys == 0 || sj_key_reserve(engine, new_keys)) &&
+		(ntimers == 0 || sj_timer_reserve(engine, ntimers)) &&
+		(event == NULL || sj_row_reserve(engine, event)))
 		return true;
-	sj_state_release_if_empty(engine);
+	sj_state_release_if_empty(engine, false);
 	return false;
 }
 
 /* Stores a row for which memory has been made sure of.  Cannot fail. */
-static SjRow *
+static SjHandle
 link_row(SjEngine *engine, const SjEvent *event, SjHandle key, bool timer)
 {
 	SjHandle	handle = sj_row_store(engine, event);
 
-	if (event->has_key)
-	{
-		if (key == SJ_NONE)
-			key = sj_key_add(engine, event->hash);
-		sj_key_link(engine, key, handle);
-	}
+	if (key == SJ_NONE)
+		key = sj_key_add(engine, sj_event_hash(event));
+	sj_key_link(engine, key, handle, SJ_BY_KEY);
 	if (timer)
-		sj_timer_add(engine, event->due, handle);
-	return sj_row_at(engine, handle);
+		sj_timer_add(engine, handle);
+	return handle;
 }
 
+/* A row that loses its partners and finds others is matched once. */
 static void
 count_partner(SjEngine *engine, SjRow *row)
 {
-	if (row->degree++ == 0)
-		engine->root->matched[row->side]++;
+	row->degree++;
+	if ((row->flags & SJ_ROW_MATCHED) != 0)
+		return;
+	row->flags |= SJ_ROW_MATCHED;
+	engine->root->matched[row->side]++;
 }
 
-/* Records the pairs of a new row, oldest partner first.  Cannot fail. */
-static void
-link_partners(SjEngine *engine, SjRow *row)
+/*
+ * Records the pairs of a new row with the partners from number 'first' on,
+ * oldest partner first.  Cannot fail.
+ */
+void
+sj_link_partners(SjEngine *engine, SjRow *row, int64 first)
 {
-	for (int64 i = engine->npartners; i-- > 0;)
+	for (int64 i = engine->npartners; i-- > first;)
 	{
 		SjRow	   *partner = engine->partners[i].row;
 
@@ -253,30 +263,34 @@ link_partners(SjEngine *engine, SjRow *row)
 SjInsertResult
 sj_engine_insert(SjEngine *engine, const SjEvent *event)
 {
-	SjHandle	key = SJ_NONE;
+	SjHandle	key;
 	bool		timer;
 
 	Assert(SJ_TIME_IS_FINITE(event->event_time));
+	Assert(event->expires >= event->event_time);
 	if (event->event_time < engine->root->clock.horizon)
 		return SJ_LATE;
-	if (!event->has_key && !engine->op->pad[event->side])
+	if (sj_has_entity(engine->op, event))
+		return sj_insert_version(engine, event);
+	if (!sj_is_kept(engine->op, event))
 		return SJ_INSERTED;
 
 	/* ask */
 	engine->npartners = 0;
-	if (event->has_key)
-		key = sj_key_find(engine, event);
-	if (key != SJ_NONE)
-		gather_partners(engine, event, key);
+	key = sj_key_find(engine, event);
+	if (key != SJ_NONE && event->has_key)
+		sj_gather_partners(engine, event, key, false);
 
 	/* make sure of the memory */
-	timer = needs_timer(engine->op, event, (uint32) engine->npartners, false);
+	timer = sj_needs_timer(engine->op, event, engine->npartners);
 	sj_changes_reserve(engine, 2 * engine->npartners);
-	if (!reserve_row(engine, event, event->has_key && key == SJ_NONE, timer))
+	if (!sj_reserve(engine, event, key == SJ_NONE ? 1 : 0, timer))
 		return SJ_NO_MEMORY;
 
 	/* do it */
-	link_partners(engine, link_row(engine, event, key, timer));
+	sj_link_partners(engine,
+					 sj_row_at(engine, link_row(engine, event, key, timer)),
+					 0);
 	return SJ_INSERTED;
 }
 
@@ -288,20 +302,32 @@ sj_engine_insert(SjEngine *engine, const SjEvent *event)
  */
 SjInsertResult
 sj_engine_restore(SjEngine *engine, const SjEvent *event, uint32 degree,
-				  bool padded)
+				  bool padded, uint16 flags)
 {
-	bool		timer = needs_timer(engine->op, event, degree, padded);
-	SjHandle	key = SJ_NONE;
+	bool		past = (flags & (SJ_ROW_REPLACED | SJ_ROW_GONE)) != 0;
+	bool		has_entity = sj_has_entity(engine->op, event);
+	bool		timer = !padded && !past &&
+	sj_needs_timer(engine->op, event, degree);
+	SjHandle	key = past ? SJ_NONE : sj_key_find(engine, event);
+	SjHandle	entity = has_entity ? sj_entity_find(engine, event) : SJ_NONE;
+	SjHandle	handle;
 	SjRow	   *row;
 
-	if (event->has_key)
-		key = sj_key_find(engine, event);
-	if (!reserve_row(engine, event, event->has_key && key == SJ_NONE, timer))
+	if (!sj_reserve(engine, event,
+					(!past && key == SJ_NONE) +
+					(has_entity && entity == SJ_NONE), timer))
 		return SJ_NO_MEMORY;
 
-	row = link_row(engine, event, key, timer);
+	handle = past ? sj_row_store(engine, event) :
+		link_row(engine, event, key, timer);
+	if (has_entity)
+		sj_version_link(engine, event, entity, handle);
+	row = sj_row_at(engine, handle);
 	row->degree = degree;
 	row->padded = padded;
+	if (degree > 0)
+		row->flags |= SJ_ROW_MATCHED;
+	row->flags |= flags & SJ_ROW_CARRIED;
 	return SJ_INSERTED;
 }
 
@@ -325,8 +351,9 @@ pad_due_rows(SjEngine *engine)
 		if (due >= limit && due != SJ_TIME_MIN)
 			break;
 		sj_changes_reserve(engine, 1);
-		row = sj_row_at(engine, sj_timer_pop(engine));
-		if (row->degree > 0 || row->padded)
+		row = sj_timer_pop(engine);
+		if (sj_row_is_dead(row) || sj_row_is_past(row) || row->degree > 0 ||
+			row->padded)
 			continue;
 		sj_changes_pad(engine, row);
 		any = true;
@@ -335,8 +362,9 @@ pad_due_rows(SjEngine *engine)
 }
 
 /*
- * The step is complete: its event times take hold, and the rows whose deadline
- * they pass come into the result.
+ * The step is complete: its event times take hold, the rows whose deadline
+ * they pass come into the result, as do those that have lost their last
+ * partner after it, and the changes of the step become its net changes.
  *
  * True when the clock has moved or a row was written.  Throws only when
  * memory for the changes is exhausted; the step is then half done and the
@@ -348,11 +376,13 @@ sj_engine_end_step(SjEngine *engine)
 	bool		moved = sj_clock_end_step(engine);
 	bool		padded = pad_due_rows(engine);
 
+	sj_changes_end_step(engine);
 	return moved || padded;
 }
 
 /*
- * The net changes of the batch so far; NULL and 0 when there are none.
+ * The changes of the batch so far, those of a step that is under way not yet
+ * net; NULL and 0 when there are none.
  *
  * The list is valid until the engine is used again, its rows until
  * sj_engine_end_batch().
@@ -360,7 +390,6 @@ sj_engine_end_step(SjEngine *engine)
 const SjChange *
 sj_engine_changes(SjEngine *engine, int64 *n)
 {
-	sj_changes_net(engine);
 	*n = engine->nchanges;
 	return engine->nchanges > 0 ? engine->changes : NULL;
 }
@@ -377,14 +406,19 @@ trim_partners(SjEngine *engine)
 	engine->npartners = 0;
 }
 
-/* The changes are durable: forget them, and let expired rows go. */
+/*
+ * The changes are durable: forget them, let expired rows go, and win back the
+ * room of those that were taken out.  Rows may move.
+ */
 void
 sj_engine_end_batch(SjEngine *engine)
 {
-	sj_changes_net(engine);
 	sj_changes_end_batch(engine);
+	engine->nreplaced = 0;
 	trim_partners(engine);
 	sj_state_expire(engine);
+	sj_state_compact(engine);
+	sj_state_release_if_empty(engine, true);
 }
 
 /* ----- figures and walks ----- */
@@ -400,26 +434,13 @@ sj_engine_stats(const SjEngine *engine, SjEngineStats *stats)
 		stats->matched[side] = root->matched[side];
 		stats->expired[side] = root->expired[side];
 	}
-	stats->keys = root->nkeys;
+	stats->keys = root->nkeys - root->nentities;
 	stats->pages = root->npages;
-	stats->timers = root->ntimers;
+	stats->timers = root->ntimers - root->ndead_timers;
 	stats->unmatched = root->unmatched;
+	stats->row_bytes = root->row_bytes;
+	stats->dead_bytes = root->dead_bytes;
 	stats->oldest_timer = sj_timer_next(engine);
-}
-
-static void
-walk_page(const SjPageHeader *page,
-		  void (*row) (void *arg, const SjRow *row), void *arg)
-{
-	const char *at = (const char *) page + sizeof(SjPageHeader);
-
-	for (uint32 i = 0; i < page->nrows; i++)
-	{
-		const SjRow *this_row = (const SjRow *) at;
-
-		row(arg, this_row);
-		at += this_row->size;
-	}
 }
 
 /*
@@ -430,19 +451,13 @@ void
 sj_engine_walk(const SjEngine *engine,
 			   void (*row) (void *arg, const SjRow *row), void *arg)
 {
-	for (int side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{
-		const SjSliceSet *set = &engine->root->slices[side];
+		SjScan		scan;
+		SjHandle	at;
 
-		for (uint32 i = 0; i < set->n; i++)
-		{
-			uint32		page = set->slice[i].head;
-
-			while (page != SJ_NO_PAGE)
-			{
-				walk_page(sj_page_header(engine, page), row, arg);
-				page = sj_page_header(engine, page)->next;
-			}
-		}
+		sj_scan_start(&scan, side);
+		while ((at = sj_scan_next(engine, &scan)) != SJ_NONE)
+			row(arg, sj_row_at(engine, at));
 	}
 }

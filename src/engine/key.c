@@ -6,12 +6,15 @@
  * The table grows and shrinks one bucket at a time (linear hashing), so no
  * insertion ever waits for the whole of it.  A key entry is shared by both
  * sides and does not hold the key: a row of the key does, and the operator
- * compares, only where the hash is equal.
+ * compares, only where the hash is equal.  Rows without a key have entries of
+ * their own, by the hash of their event time, that no key is compared with.
+ * Upsert keys have entries of their own, too; the hash says of what kind an
+ * entry is.
  *
- * The rows of a key and side are a list in the order (event_time, seq).  A
- * search starts at the newest row, or, when that is too new, where the last
- * search ended: rows that come in any order of time, forwards, backwards or a
- * second history, find their place in a few steps.
+ * The rows of a key and side are a list in the order of event time.  A search
+ * starts at the newest row, or, when that is too new, where the last search
+ * ended: rows that come in any order of time, forwards, backwards or a second
+ * history, find their place in a few steps.
  *
  * IDENTIFICATION
  *	  src/engine/key.c
@@ -19,6 +22,8 @@
  *-------------------------------------------------------------------------
  */
 #include "engine/state.h"
+
+#include "miscadmin.h"
 
 #define BUCKETS_PER_PAGE ((uint32) (SJ_PAGE_SIZE / sizeof(SjHandle)))
 #define MIN_BUCKETS		1024
@@ -126,56 +131,103 @@ shrink_table(SjEngine *engine)
 		sj_page_free(engine, root->bucket_page[--root->nbucket_pages], 1);
 }
 
-/*
- * The entry of the event's key, or SJ_NONE.
- *
- * May run user code and throw.
- */
-SjHandle
-sj_key_find(SjEngine *engine, const SjEvent *event)
+/* A row of the entry, by which it is compared. */
+static SjRow *
+any_row(const SjEngine *engine, const SjKey *key)
+{
+	SjSide		side = key->last[SJ_LEFT] != SJ_NONE ? SJ_LEFT : SJ_RIGHT;
+
+	return sj_row_at(engine, key->last[side]);
+}
+
+/* Is it the entry of the event's key, or of those without one? */
+static bool
+is_key_of(const SjEngine *engine, const SjKey *key, const SjEvent *event)
 {
 	const SjOperator *op = engine->op;
+	SjRow	   *row = any_row(engine, key);
+
+	if (sj_row_has_key(row) != event->has_key)
+		return false;
+	return !event->has_key ||
+		op->same_key(op->arg, event->side, event->tuple,
+					 row->side, SJ_ROW_TUPLE(row));
+}
+
+/* Is it the entry of the event's upsert key? */
+static bool
+is_entity_of(const SjEngine *engine, const SjKey *key, const SjEvent *event)
+{
+	const SjOperator *op = engine->op;
+
+	return op->same_entity(op->arg, event->side, event->tuple,
+						   SJ_ROW_TUPLE(any_row(engine, key)));
+}
+
+/* The first entry with this hash that is the event's, or SJ_NONE. */
+static SjHandle
+find_entry(SjEngine *engine, const SjEvent *event, uint32 hash,
+		   bool (*is_of) (const SjEngine *engine, const SjKey *key,
+						  const SjEvent *event))
+{
 	SjRoot	   *root = engine->root;
 	SjHandle	handle;
 
 	if (root->nbuckets == 0)
 		return SJ_NONE;
 
-	handle = *bucket_at(engine, bucket_of(root, event->hash));
+	handle = *bucket_at(engine, bucket_of(root, hash));
 	while (handle != SJ_NONE)
 	{
 		SjKey	   *key = sj_key_at(engine, handle);
 
-		if (key->hash == event->hash)
-		{
-			SjSide		side;
-			SjRow	   *row;
-
-			side = key->last[SJ_LEFT] != SJ_NONE ? SJ_LEFT : SJ_RIGHT;
-			row = sj_row_at(engine, key->last[side]);
-			if (op->same_key(op->arg, event->side, event->tuple,
-							 side, SJ_ROW_TUPLE(row)))
-				return handle;
-		}
+		if (key->hash == hash && is_of(engine, key, event))
+			return handle;
 		handle = key->chain;
 	}
 	return SJ_NONE;
 }
 
-/* ----- entries ----- */
-
-static bool
-key_page_has_room(SjEngine *engine)
+/*
+ * The entry of the event's key, or, when it has none, of the event times with
+ * the same hash; or SJ_NONE.
+ *
+ * May run user code and throw.
+ */
+SjHandle
+sj_key_find(SjEngine *engine, const SjEvent *event)
 {
-	uint32		page = engine->root->key_pages;
-
-	return page != SJ_NO_PAGE &&
-		sj_page_header(engine, page)->used + sizeof(SjKey) <= SJ_PAGE_SIZE;
+	return find_entry(engine, event, sj_event_hash(event), is_key_of);
 }
 
-/* Makes room for one more key, so that sj_key_add() cannot fail. */
+/* The entry of the event's upsert key, likewise. */
+SjHandle
+sj_entity_find(SjEngine *engine, const SjEvent *event)
+{
+	return find_entry(engine, event, sj_entity_hash(event), is_entity_of);
+}
+
+/* ----- entries ----- */
+
+/* How many entries, of n, there is room for. */
+static uint32
+count_room(SjEngine *engine, uint32 n)
+{
+	SjRoot	   *root = engine->root;
+	uint32		room = 0;
+
+	for (SjHandle at = root->free_keys; at != SJ_NONE && room < n;
+		 at = sj_key_at(engine, at)->chain)
+		room++;
+	if (room < n && root->key_pages != SJ_NO_PAGE)
+		room += (SJ_PAGE_SIZE - sj_page_header(engine, root->key_pages)->used) /
+			sizeof(SjKey);
+	return room;
+}
+
+/* Makes room for n more keys, so that sj_key_add() cannot fail. */
 bool
-sj_key_reserve(SjEngine *engine)
+sj_key_reserve(SjEngine *engine, uint32 n)
 {
 	SjRoot	   *root = engine->root;
 	SjPageHeader *header;
@@ -183,7 +235,7 @@ sj_key_reserve(SjEngine *engine)
 
 	if (root->nbuckets == 0 && !create_table(engine))
 		return false;
-	if (root->free_keys != SJ_NONE || key_page_has_room(engine))
+	if (count_room(engine, n) >= n)
 		return true;
 
 	page = sj_page_alloc(engine, 1);
@@ -234,6 +286,7 @@ sj_key_add(SjEngine *engine, uint32 hash)
 	key->chain = *bucket;
 	*bucket = handle;
 	root->nkeys++;
+	root->nentities += hash > SJ_HASH_BITS;
 	return handle;
 }
 
@@ -250,6 +303,7 @@ remove_key(SjEngine *engine, SjHandle handle)
 	key->chain = root->free_keys;
 	root->free_keys = handle;
 	root->nkeys--;
+	root->nentities -= key->hash > SJ_HASH_BITS;
 
 	/* two for one, so that shrinking keeps pace with leaving */
 	for (int i = 0; i < 2; i++)
@@ -281,11 +335,26 @@ sj_key_free_all(SjEngine *engine)
 
 /* ----- rows of a key ----- */
 
+/* The row before or after one in a list, or NULL. */
+static inline SjRow *
+row_or_null(const SjEngine *engine, SjHandle at)
+{
+	return at == SJ_NONE ? NULL : sj_row_at(engine, at);
+}
+
+/* What orders rows of the same event time. */
+static inline int64
+rank_of(const SjRow *row, SjIndex index)
+{
+	return index == SJ_BY_KEY ? row->seq : sj_version_of(row)->version;
+}
+
 /*
  * The last row of a key and side with event_time <= until, or NULL.
  */
 SjRow *
-sj_key_seek(SjEngine *engine, SjKey *key, SjSide side, SjTime until)
+sj_key_seek(SjEngine *engine, SjKey *key, SjSide side, SjTime until,
+			SjIndex index)
 {
 	SjHandle	at = key->last[side];
 	SjRow	   *row;
@@ -301,96 +370,174 @@ sj_key_seek(SjEngine *engine, SjKey *key, SjSide side, SjTime until)
 		at = key->finger[side];
 		row = sj_row_at(engine, at);
 	}
-	while (row->event_time > until && row->prev != SJ_NONE)
+	while (row->event_time > until && sj_links(row, index)->prev != SJ_NONE)
 	{
-		at = row->prev;
+		at = sj_links(row, index)->prev;
 		row = sj_row_at(engine, at);
 	}
-	while (row->next != SJ_NONE)
+	while (sj_links(row, index)->next != SJ_NONE)
 	{
-		SjRow	   *next = sj_row_at(engine, row->next);
+		SjRow	   *next = sj_row_at(engine, sj_links(row, index)->next);
 
 		if (next->event_time > until)
 			break;
-		at = row->next;
+		at = sj_links(row, index)->next;
 		row = next;
 	}
 	key->finger[side] = at;
 	return row->event_time <= until ? row : NULL;
 }
 
-/* The handle of the row behind which 'row' belongs, or SJ_NONE. */
-static SjHandle
-find_place(SjEngine *engine, SjKey *key, const SjRow *row)
+/* The row behind which one of this time and rank belongs, or NULL. */
+SjRow *
+sj_key_before(SjEngine *engine, SjKey *key, SjSide side, SjTime event_time,
+			  int64 rank, SjIndex index)
 {
+	SjRow	   *before = sj_key_seek(engine, key, side, event_time, index);
+
+	while (before != NULL && before->event_time == event_time &&
+		   rank_of(before, index) > rank)
+		before = row_or_null(engine, sj_links(before, index)->prev);
+	return before;
+}
+
+/* Has the row this source and image, as its table has it? */
+static bool
+is_image_of(const SjEngine *engine, const SjRow *row, const SjEvent *event)
+{
+	const SjOperator *op = engine->op;
+	MinimalTuple tuple = SJ_ROW_TUPLE(row);
+
+	if ((row->flags & (SJ_ROW_DETACHED | SJ_ROW_GONE)) != 0 ||
+		sj_row_source(row) != event->source)
+		return false;
+	if (tuple->t_len == event->tuple->t_len &&
+		memcmp(tuple, event->tuple, tuple->t_len) == 0)
+		return true;
+	return op->same_image(op->arg, event->side, tuple, event->tuple);
+}
+
+/*
+ * The row of this entry with the side, event time, source and image of the
+ * event, the first in order; or SJ_NONE.
+ *
+ * The first, and not just any: a state that has been rebuilt must make the
+ * same choice.
+ */
+SjHandle
+sj_key_search(SjEngine *engine, SjHandle key_handle, const SjEvent *event,
+			  SjIndex index)
+{
+	SjKey	   *key = sj_key_at(engine, key_handle);
 	SjRow	   *before;
-	SjHandle	next;
+	SjHandle	at;
 
-	before = sj_key_seek(engine, key, row->side, row->event_time);
-	while (before != NULL && before->event_time == row->event_time &&
-		   before->seq > row->seq)
+	before = sj_key_seek(engine, key, event->side, event->event_time - 1,
+						 index);
+	at = before == NULL ? key->first[event->side] :
+		sj_links(before, index)->next;
+	while (at != SJ_NONE)
 	{
-		if (before->prev == SJ_NONE)
-			return SJ_NONE;
-		before = sj_row_at(engine, before->prev);
-	}
-	if (before == NULL)
-		return SJ_NONE;
+		SjRow	   *row = sj_row_at(engine, at);
 
-	/* its neighbours, or the key, know its handle */
-	next = before->next;
-	return next == SJ_NONE ? key->last[row->side] :
-		sj_row_at(engine, next)->prev;
+		if (row->event_time > event->event_time)
+			break;
+		if (is_image_of(engine, row, event))
+			return at;
+		CHECK_FOR_INTERRUPTS();
+		at = sj_links(row, index)->next;
+	}
+	return SJ_NONE;
+}
+
+/* The handle of a row that is in a list: its neighbours, or its key, know. */
+SjHandle
+sj_key_handle(const SjEngine *engine, SjRow *row, SjIndex index)
+{
+	const SjLinks *links = sj_links(row, index);
+
+	if (links->next != SJ_NONE)
+		return sj_links(sj_row_at(engine, links->next), index)->prev;
+	return sj_key_at(engine, links->key)->last[row->side];
 }
 
 /* Puts a row into the list of its key and side. */
 void
-sj_key_link(SjEngine *engine, SjHandle key_handle, SjHandle row_handle)
+sj_key_link(SjEngine *engine, SjHandle key_handle, SjHandle row_handle,
+			SjIndex index)
 {
 	SjKey	   *key = sj_key_at(engine, key_handle);
 	SjRow	   *row = sj_row_at(engine, row_handle);
+	SjLinks    *links = sj_links(row, index);
 	SjSide		side = row->side;
+	SjRow	   *before = sj_key_before(engine, key, side, row->event_time,
+									   rank_of(row, index), index);
 
-	row->key = key_handle;
-	row->prev = find_place(engine, key, row);
-	if (row->prev == SJ_NONE)
+	links->key = key_handle;
+	if (before == NULL)
 	{
-		row->next = key->first[side];
+		links->prev = SJ_NONE;
+		links->next = key->first[side];
 		key->first[side] = row_handle;
 	}
 	else
 	{
-		SjRow	   *before = sj_row_at(engine, row->prev);
-
-		row->next = before->next;
-		before->next = row_handle;
+		links->prev = sj_key_handle(engine, before, index);
+		links->next = sj_links(before, index)->next;
+		sj_links(before, index)->next = row_handle;
 	}
 
-	if (row->next == SJ_NONE)
+	if (links->next == SJ_NONE)
 		key->last[side] = row_handle;
 	else
-		sj_row_at(engine, row->next)->prev = row_handle;
+		sj_links(sj_row_at(engine, links->next), index)->prev = row_handle;
 }
 
 /* Takes a row out of the list of its key; the last takes the key along. */
 void
-sj_key_unlink(SjEngine *engine, SjRow *row)
+sj_key_unlink(SjEngine *engine, SjRow *row, SjIndex index)
 {
-	SjHandle	handle = row->key;
+	SjLinks    *links = sj_links(row, index);
+	SjHandle	handle = links->key;
 	SjKey	   *key = sj_key_at(engine, handle);
 	SjSide		side = row->side;
 	SjHandle   *to_row;
 	SjHandle   *back;
 
-	to_row = row->prev == SJ_NONE ? &key->first[side] :
-		&sj_row_at(engine, row->prev)->next;
-	back = row->next == SJ_NONE ? &key->last[side] :
-		&sj_row_at(engine, row->next)->prev;
+	to_row = links->prev == SJ_NONE ? &key->first[side] :
+		&sj_links(sj_row_at(engine, links->prev), index)->next;
+	back = links->next == SJ_NONE ? &key->last[side] :
+		&sj_links(sj_row_at(engine, links->next), index)->prev;
 	if (key->finger[side] == *to_row)
-		key->finger[side] = row->next != SJ_NONE ? row->next : row->prev;
-	*to_row = row->next;
-	*back = row->prev;
+		key->finger[side] = links->next != SJ_NONE ? links->next : links->prev;
+	*to_row = links->next;
+	*back = links->prev;
+	links->key = SJ_NONE;
 
 	if (key->first[SJ_LEFT] == SJ_NONE && key->first[SJ_RIGHT] == SJ_NONE)
 		remove_key(engine, handle);
+}
+
+/*
+ * The place of row 'from' in the list of its key is that of 'to' now.  'row' is
+ * any of them, as long as it knows its key and neighbours.
+ */
+void
+sj_key_moved(SjEngine *engine, SjRow *row, SjHandle from, SjHandle to,
+			 SjIndex index)
+{
+	const SjLinks *links = sj_links(row, index);
+	SjKey	   *key = sj_key_at(engine, links->key);
+	SjSide		side = row->side;
+
+	if (links->prev == SJ_NONE)
+		key->first[side] = to;
+	else
+		sj_links(sj_row_at(engine, links->prev), index)->next = to;
+	if (links->next == SJ_NONE)
+		key->last[side] = to;
+	else
+		sj_links(sj_row_at(engine, links->next), index)->prev = to;
+	if (key->finger[side] == from)
+		key->finger[side] = to;
 }

@@ -4,12 +4,13 @@
  *	  Where the rows of a join lie, and how they leave.
  *
  * Rows are appended to pages; a page holds rows of one side that leave at
- * about the same time (a slice), so pages become free as a whole and nothing
- * is ever moved.  A row leaves when the horizon is past its 'expires' and past
- * its deadline; a page keeps the greatest of these times, and the oldest pages
- * of a slice go as soon as the horizon is past theirs.  So a batch has to
- * remove about as many rows as it brought, and after a far watermark nothing
- * is left.
+ * about the same time (a slice), so pages become free as a whole, and nothing
+ * is moved as long as rows only come.  (What becomes of the room of rows that
+ * are taken out: compact.c.)  A row leaves when the horizon is past its
+ * 'expires' and past its deadline; a page keeps the greatest of these times,
+ * and the oldest pages of a slice go as soon as the horizon is past theirs.
+ * So a batch has to remove about as many rows as it brought, and after a far
+ * watermark nothing is left.
  *
  * A slice covers a range of time whose length is a power of two.  Ranges are
  * aligned to their length, hence nested or disjoint, and slices of different
@@ -43,6 +44,8 @@ sj_page_alloc(SjEngine *engine, uint32 npages)
 
 	if (page != SJ_NO_PAGE)
 		engine->root->npages += npages;
+	else
+		engine->refused = true;
 	return page;
 }
 
@@ -77,24 +80,20 @@ sj_state_init(SjEngine *engine)
 	}
 }
 
-/*
- * A row leaves when the horizon is past this time.
- *
- * A deadline at infinity never comes, so nothing waits for it.
- */
-static SjTime
-leaving_time(const SjOperator *op, const SjEvent *event)
+static inline SjTime
+leaving_time(const SjEngine *engine, const SjEvent *event)
 {
-	if (op->pad[event->side] && event->due != SJ_TIME_MAX)
-		return Max(event->expires, event->due);
-	return event->expires;
+	return sj_leaving_time(engine->op, event->side, event->due,
+						   event->expires);
 }
 
 static inline uint32
-row_size(const SjEvent *event)
+row_size(const SjEngine *engine, const SjEvent *event)
 {
 	return TYPEALIGN(SJ_GRANULE,
-					 MAXALIGN(sizeof(SjRow)) + event->tuple->t_len);
+					 MAXALIGN(sizeof(SjRow)) + event->tuple->t_len +
+					 (OidIsValid(event->source) ? sizeof(Oid) : 0) +
+					 (engine->op->upsert[event->side] ? sizeof(SjVersion) : 0));
 }
 
 static inline bool
@@ -120,8 +119,9 @@ find_slice(SjSliceSet *set, SjTime leaves)
 	return NULL;
 }
 
-static void
-remove_slice(SjSliceSet *set, uint32 i)
+/* Forgets a slice that has no pages left; the last one takes its place. */
+void
+sj_slice_remove(SjSliceSet *set, uint32 i)
 {
 	set->slice[i] = set->slice[--set->n];
 }
@@ -165,7 +165,7 @@ widen_slices(SjEngine *engine, SjSliceSet *set)
 				set->slice[j].width != set->slice[i].width)
 				continue;
 			merge_slices(engine, &set->slice[i], &set->slice[j]);
-			remove_slice(set, j);
+			sj_slice_remove(set, j);
 		}
 	}
 }
@@ -231,6 +231,8 @@ new_row_page(SjEngine *engine, uint32 size)
 	header->used = sizeof(SjPageHeader);
 	header->nrows = 0;
 	header->leaves = SJ_TIME_MIN;
+	header->dead = 0;
+	header->sparse = false;
 	return page;
 }
 
@@ -244,9 +246,9 @@ bool
 sj_row_reserve(SjEngine *engine, const SjEvent *event)
 {
 	SjSliceSet *set = &engine->root->slices[event->side];
-	SjTime		leaves = leaving_time(engine->op, event);
+	SjTime		leaves = leaving_time(engine, event);
 	SjSlice    *slice = find_slice(set, leaves);
-	uint32		size = row_size(event);
+	uint32		size = row_size(engine, event);
 	uint32		page;
 
 	while (slice == NULL && must_widen(set))
@@ -274,9 +276,9 @@ sj_row_reserve(SjEngine *engine, const SjEvent *event)
 SjHandle
 sj_row_store(SjEngine *engine, const SjEvent *event)
 {
-	SjTime		leaves = leaving_time(engine->op, event);
+	SjTime		leaves = leaving_time(engine, event);
 	SjSlice    *slice = find_slice(&engine->root->slices[event->side], leaves);
-	uint32		size = row_size(event);
+	uint32		size = row_size(engine, event);
 	uint32		number = size <= SJ_PAGE_ROOM ? slice->fill : slice->tail;
 	SjPageHeader *page = sj_page_header(engine, number);
 	SjHandle	handle = sj_handle(number, page->used);
@@ -288,34 +290,156 @@ sj_row_store(SjEngine *engine, const SjEvent *event)
 	row->due = event->due;
 	row->expires = event->expires;
 	row->side = event->side;
+	row->flags = event->has_key ? 0 : SJ_ROW_KEYLESS;
 	row->size = size;
 	memcpy(SJ_ROW_TUPLE(row), event->tuple, event->tuple->t_len);
+	if (OidIsValid(event->source))
+	{
+		row->flags |= SJ_ROW_SOURCE;
+		memcpy((char *) SJ_ROW_TUPLE(row) + event->tuple->t_len,
+			   &event->source, sizeof(Oid));
+	}
+	if (engine->op->upsert[event->side])
+	{
+		row->flags |= SJ_ROW_VERSION;
+		memset(sj_version_of(row), 0, sizeof(SjVersion));
+		sj_version_of(row)->version = event->version;
+	}
 
 	page->used += row->size;
 	page->nrows++;
 	page->leaves = Max(page->leaves, leaves);
-	slice->bytes += row->size;
+	slice->bytes += size;
+	engine->root->row_bytes += size;
 	engine->root->rows[event->side]++;
 	return handle;
 }
 
-/* Unlinks the rows of a page from their keys. */
+Oid
+sj_row_source(const SjRow *row)
+{
+	Oid			source = InvalidOid;
+
+	if ((row->flags & SJ_ROW_SOURCE) != 0)
+		memcpy(&source, (char *) SJ_ROW_TUPLE(row) + SJ_ROW_TUPLE(row)->t_len,
+			   sizeof(Oid));
+	return source;
+}
+
+int64
+sj_row_version(const SjRow *row)
+{
+	return (row->flags & SJ_ROW_VERSION) != 0 ? sj_version_of(row)->version :
+		0;
+}
+
+/*
+ * A row that is in no list any more is dead from here on.
+ *
+ * Its bytes stay where they are, for the changes of the batch; its place in
+ * the heap of deadlines, if it has one, is passed over.
+ */
+void
+sj_row_kill(SjEngine *engine, SjHandle handle)
+{
+	SjRoot	   *root = engine->root;
+	SjRow	   *row = sj_row_at(engine, handle);
+
+	Assert(!sj_row_is_dead(row));
+	Assert(!sj_is_linked(row, SJ_BY_KEY) && !sj_is_linked(row, SJ_BY_ENTITY));
+	row->flags |= SJ_ROW_DEAD;
+	if ((row->flags & SJ_ROW_TIMER) != 0)
+		root->ndead_timers++;
+	sj_page_header(engine, sj_page_of(handle))->dead += row->size;
+	root->dead_bytes += row->size;
+	root->rows[row->side]--;
+}
+
+/* ----- looking at all rows ----- */
+
+/* Begins with the rows of a side. */
+void
+sj_scan_start(SjScan *scan, SjSide side)
+{
+	memset(scan, 0, sizeof(SjScan));
+	scan->side = side;
+	scan->page = SJ_NO_PAGE;
+}
+
+/* Goes to the first row of the next page; false when there is none. */
+static bool
+scan_next_page(const SjEngine *engine, SjScan *scan)
+{
+	const SjSliceSet *set = &engine->root->slices[scan->side];
+
+	if (scan->page != SJ_NO_PAGE)
+		scan->page = sj_page_header(engine, scan->page)->next;
+	if (scan->page == SJ_NO_PAGE)
+	{
+		if (scan->slice == set->n)
+			return false;
+		scan->page = set->slice[scan->slice++].head;
+	}
+	scan->at = sizeof(SjPageHeader);
+	scan->left = sj_page_header(engine, scan->page)->nrows;
+	return true;
+}
+
+/*
+ * The next row, or SJ_NONE.  It may be taken out on the way, but nothing may
+ * be taken in.
+ */
+SjHandle
+sj_scan_next(const SjEngine *engine, SjScan *scan)
+{
+	for (;;)
+	{
+		while (scan->left > 0)
+		{
+			SjHandle	handle = sj_handle(scan->page, scan->at);
+			SjRow	   *row = sj_row_at(engine, handle);
+
+			scan->left--;
+			scan->at += row->size;
+			if (!sj_row_is_dead(row))
+				return handle;
+		}
+		if (!scan_next_page(engine, scan))
+			return SJ_NONE;
+	}
+}
+
+/* ----- leaving ----- */
+
+/*
+ * Unlinks the rows of a page from their keys.
+ *
+ * What has left can no longer be taken out (R5): it is behind the horizon.
+ */
 static void
 drop_page_rows(SjEngine *engine, SjSide side, SjPageHeader *page)
 {
 	char	   *at = (char *) page + sizeof(SjPageHeader);
+	uint64		n = 0;
 
 	for (uint32 i = 0; i < page->nrows; i++)
 	{
 		SjRow	   *row = (SjRow *) at;
 
-		if (row->key != SJ_NONE)
-			sj_key_unlink(engine, row);
+		Assert((row->flags & SJ_ROW_TIMER) == 0);
+		if (!sj_row_is_dead(row))
+		{
+			Assert(row->event_time < engine->root->clock.horizon);
+			for (SjIndex index = SJ_BY_KEY; index <= SJ_BY_ENTITY; index++)
+				if (sj_is_linked(row, index))
+					sj_key_unlink(engine, row, index);
+			n++;
+		}
 		at += row->size;
 	}
 	Assert(at == (char *) page + page->used);
-	engine->root->rows[side] -= page->nrows;
-	engine->root->expired[side] += page->nrows;
+	engine->root->rows[side] -= n;
+	engine->root->expired[side] += n;
 }
 
 /* Drops the oldest page; false when it was the slice's last. */
@@ -328,6 +452,8 @@ drop_oldest_page(SjEngine *engine, SjSide side, SjSlice *slice)
 	drop_page_rows(engine, side, page);
 	slice->head = page->next;
 	slice->bytes -= page->used - sizeof(SjPageHeader);
+	engine->root->row_bytes -= page->used - sizeof(SjPageHeader);
+	engine->root->dead_bytes -= page->dead;
 	if (slice->fill == number)
 		slice->fill = SJ_NO_PAGE;
 	sj_page_free(engine, number, page->npages);
@@ -350,7 +476,7 @@ expire_side(SjEngine *engine, SjSide side, SjTime limit)
 		{
 			if (!drop_oldest_page(engine, side, slice))
 			{
-				remove_slice(set, i);
+				sj_slice_remove(set, i);
 				break;
 			}
 		}
@@ -375,19 +501,25 @@ sj_state_expire(SjEngine *engine)
 		return;
 	expire_side(engine, SJ_LEFT, limit);
 	expire_side(engine, SJ_RIGHT, limit);
-	sj_state_release_if_empty(engine);
 }
 
-/* A state without rows gives back all pages but its root. */
+/*
+ * A state without rows gives back all pages but its root.
+ *
+ * Dead rows are needed as long as changes point at them: they go only between
+ * batches.
+ */
 void
-sj_state_release_if_empty(SjEngine *engine)
+sj_state_release_if_empty(SjEngine *engine, bool between_batches)
 {
 	SjRoot	   *root = engine->root;
 
-	if (root->rows[SJ_LEFT] + root->rows[SJ_RIGHT] > 0)
+	if (root->rows[SJ_LEFT] + root->rows[SJ_RIGHT] > 0 ||
+		(root->row_bytes > 0 && !between_batches))
 		return;
-	Assert(root->nkeys == 0 && root->ntimers == 0);
-	Assert(root->slices[SJ_LEFT].n == 0 && root->slices[SJ_RIGHT].n == 0);
+	Assert(root->nkeys == 0 && root->ntimers == root->ndead_timers);
+	Assert(root->row_bytes == root->dead_bytes);
+	sj_state_free_rows(engine);
 	sj_key_free_all(engine);
 	sj_timer_free_all(engine);
 	root->slices[SJ_LEFT].width = root->slices[SJ_LEFT].base_width;
@@ -418,4 +550,6 @@ sj_state_free_rows(SjEngine *engine)
 		}
 		set->n = 0;
 	}
+	engine->root->row_bytes = 0;
+	engine->root->dead_bytes = 0;
 }

@@ -11,6 +11,14 @@
  * What takes memory is divided into "reserve", which may fail and changes
  * nothing that can be seen, and the act itself, which cannot fail.
  *
+ * An entry of the key table is of a join key, of the event times of rows without
+ * one, or of an entity: an upsert key of one side.  The two upper bits of its
+ * hash say which; a row of a side with an upsert key is in two lists.
+ *
+ * A row that is taken out is dead: in no list, counted nowhere, but its bytes
+ * stay, for the changes of the batch and perhaps for a timer.  Between batches
+ * its page leaves, or compact.c moves the living together.
+ *
  * IDENTIFICATION
  *	  src/engine/state.h
  *
@@ -21,6 +29,8 @@
 
 #include "engine/engine.h"
 
+#include "common/hashfn.h"
+
 typedef uint32 SjHandle;
 
 #define SJ_NONE			((SjHandle) 0)
@@ -28,11 +38,34 @@ typedef uint32 SjHandle;
 #define SJ_MAX_SLICES	64
 #define SJ_MAX_BUCKET_PAGES 4096	/* 67 M buckets */
 #define SJ_MAX_TIMER_PAGES 8192 /* 33 M deadlines */
-#define SJ_STATE_MAGIC	0x534a3031	/* format of the pages */
+#define SJ_STATE_MAGIC	0x534a3033	/* format of the pages */
 
-/* SjRow.flags: both live from a change to the end of its batch */
-#define SJ_ROW_PAD_IN_BATCH	0x0001	/* +1 of its padding is in the changes */
-#define SJ_ROW_PAD_CANCELLED 0x0002 /* ... and has been taken back since */
+/* SjRow.flags, beside those of engine.h */
+#define SJ_ROW_DEAD		0x0002	/* has been taken out */
+#define SJ_ROW_TIMER	0x0004	/* is in the heap of deadlines, once */
+#define SJ_ROW_MATCHED	0x0008	/* has been counted as matched */
+#define SJ_ROW_SOURCE	0x0010	/* an Oid follows its tuple */
+#define SJ_ROW_VERSION	0x0100	/* an SjVersion is at its end */
+
+/* What a row has besides on a side with an upsert key, as its last bytes. */
+typedef struct SjVersion
+{
+	int64		version;
+	SjLinks		by_entity;		/* versions of this upsert key; none: a column
+								 * of it is NULL */
+	uint32		unused;
+} SjVersion;
+
+/* The lists that a row can be in. */
+typedef enum SjIndex
+{
+	SJ_BY_KEY,					/* in the order (event_time, seq) */
+	SJ_BY_ENTITY				/* in the order (event_time, version) */
+} SjIndex;
+
+/* The kind of an entry of the key table is in its hash. */
+#define SJ_HASH_BITS	((uint32) 0x3FFFFFFF)
+#define SJ_HASH_ENTITY(side) ((uint32) ((side) + 1) << 30)
 
 /* The head of every page but the root and those of buckets and timers. */
 typedef struct SjPageHeader
@@ -42,7 +75,8 @@ typedef struct SjPageHeader
 	uint32		used;			/* bytes, this header included */
 	uint32		nrows;
 	SjTime		leaves;			/* last of its rows goes when horizon > this */
-	uint64		unused;			/* keeps the first object on a granule */
+	uint32		dead;			/* bytes of rows that have been taken out */
+	uint32		sparse;			/* being compacted */
 } SjPageHeader;
 
 /*
@@ -56,7 +90,7 @@ typedef struct SjSlice
 	uint32		head;			/* oldest page; pages leave from here */
 	uint32		tail;			/* newest page */
 	uint32		fill;			/* page with room for more rows, or none */
-	uint64		bytes;			/* of its rows */
+	uint64		bytes;			/* of its rows, dead ones included */
 } SjSlice;
 
 typedef struct SjSliceSet
@@ -69,8 +103,11 @@ typedef struct SjSliceSet
 } SjSliceSet;
 
 /*
- * One per distinct key.  The rows of each side form a doubly linked list in
- * the order (event_time, seq).
+ * One per distinct key.  The rows of each side form a doubly linked list; an
+ * entity has those of its side only.
+ *
+ * Rows without a key are found by their event time: those whose hash of it is
+ * the same share an entry, which only they do.
  */
 typedef struct SjKey
 {
@@ -96,14 +133,18 @@ typedef struct SjRoot
 	SjClock		clock;
 	int64		allowed_lateness;
 
+	uint64		row_bytes;		/* of all rows, dead ones included */
+	uint64		dead_bytes;
+
 	/* statistics */
-	uint64		rows[2];
+	uint64		rows[2];		/* that live */
 	uint64		matched[2];
 	uint64		unmatched;
 	uint64		expired[2];
 
 	/* key table: linear hashing, the number of buckets follows nkeys */
-	uint32		nkeys;
+	uint32		nkeys;			/* entries */
+	uint32		nentities;		/* of these */
 	uint32		nbuckets;		/* 0: no table yet */
 	uint32		mask;			/* smallest 2^n - 1 that covers nbuckets */
 	uint32		nbucket_pages;
@@ -112,6 +153,7 @@ typedef struct SjRoot
 
 	/* deadlines: a heap of four children a node */
 	uint32		ntimers;
+	uint32		ndead_timers;	/* of rows that have been taken out */
 	uint32		ntimer_pages;
 
 	SjSliceSet	slices[2];
@@ -149,9 +191,16 @@ struct SjEngine
 	SjChange   *changes;		/* of the batch */
 	int64		nchanges;
 	int64		max_changes;
-	int64		ncancelled;		/* padded rows to drop from the changes */
+	int64		step_start;		/* first change of the step under way */
+	int32		step_number;	/* of the step under way */
+	bool		step_took_out;	/* the step has taken out a row */
+	SjReplaced *replaced;		/* of the batch */
+	int64		nreplaced;
+	int64		max_replaced;
+	bool		refused;		/* the arena had no page, since the last
+								 * compaction */
 
-	SjPartner  *partners;		/* scratch of one insertion */
+	SjPartner  *partners;		/* scratch of one insertion or replacement */
 	int64		npartners;
 	int64		max_partners;
 };
@@ -187,31 +236,188 @@ sj_handle(uint32 page, uint32 offset)
 	return (page << 12) + offset / SJ_GRANULE;
 }
 
+static inline uint32
+sj_page_of(SjHandle handle)
+{
+	return handle >> 12;
+}
+
+static inline bool
+sj_row_is_dead(const SjRow *row)
+{
+	return (row->flags & SJ_ROW_DEAD) != 0;
+}
+
+/* Has it been replaced or taken out, and is in state for what it replaces? */
+static inline bool
+sj_row_is_past(const SjRow *row)
+{
+	return (row->flags & (SJ_ROW_REPLACED | SJ_ROW_GONE)) != 0;
+}
+
+static inline SjVersion *
+sj_version_of(const SjRow *row)
+{
+	Assert((row->flags & SJ_ROW_VERSION) != 0);
+	return (SjVersion *) ((char *) row + row->size - sizeof(SjVersion));
+}
+
+static inline SjLinks *
+sj_links(SjRow *row, SjIndex index)
+{
+	return index == SJ_BY_KEY ? &row->by_key : &sj_version_of(row)->by_entity;
+}
+
+/* Is the row in the list? */
+static inline bool
+sj_is_linked(SjRow *row, SjIndex index)
+{
+	return (index == SJ_BY_KEY || (row->flags & SJ_ROW_VERSION) != 0) &&
+		sj_links(row, index)->key != SJ_NONE;
+}
+
+/*
+ * What a row is looked up by.  Rows without a key are nobody's partners, but
+ * have to be found to be taken out.
+ */
+static inline uint32
+sj_event_hash(const SjEvent *event)
+{
+	uint32		hash = event->has_key ? event->hash :
+	murmurhash32((uint32) event->event_time ^
+				 (uint32) ((uint64) event->event_time >> 32));
+
+	return hash & SJ_HASH_BITS;
+}
+
+/* The same by the upsert key; not the bucket of a join key that equals it. */
+static inline uint32
+sj_entity_hash(const SjEvent *event)
+{
+	return (~event->entity_hash & SJ_HASH_BITS) | SJ_HASH_ENTITY(event->side);
+}
+
+/* Does it replace others and can be replaced? */
+static inline bool
+sj_has_entity(const SjOperator *op, const SjEvent *event)
+{
+	return op->upsert[event->side] && event->has_entity;
+}
+
+/*
+ * Is it worth a place in the state, for partners, for itself, or for what it
+ * replaces?
+ */
+static inline bool
+sj_is_kept(const SjOperator *op, const SjEvent *event)
+{
+	return event->has_key || op->pad[event->side] ||
+		sj_has_entity(op, event);
+}
+
+/*
+ * A row leaves when the horizon is past this time.
+ *
+ * A deadline at infinity never comes, so nothing waits for it.
+ */
+static inline SjTime
+sj_leaving_time(const SjOperator *op, SjSide side, SjTime due, SjTime expires)
+{
+	if (op->pad[side] && due != SJ_TIME_MAX)
+		return Max(expires, due);
+	return expires;
+}
+
+/* Does a row with these properties wait for its deadline? */
+static inline bool
+sj_needs_timer(const SjOperator *op, const SjEvent *event, int64 degree)
+{
+	return op->pad[event->side] && degree == 0 && event->due != SJ_TIME_MAX;
+}
+
+/* The rows in state of one side that live, in the order of arrival. */
+typedef struct SjScan
+{
+	SjSide		side;
+	uint32		slice;			/* the next one */
+	uint32		page;
+	uint32		at;				/* of the next row, within the page */
+	uint32		left;			/* rows of the page still to come */
+} SjScan;
+
+/* engine.c: the parts that an insertion and a replacement share */
+extern void sj_gather_partners(SjEngine *engine, const SjEvent *event,
+							   SjHandle key, bool again);
+extern bool sj_reserve(SjEngine *engine, const SjEvent *event, int new_keys,
+					   int64 ntimers);
+extern void sj_link_partners(SjEngine *engine, SjRow *row, int64 first);
+
+/* replace.c */
+extern SjInsertResult sj_insert_version(SjEngine *engine,
+										const SjEvent *event);
+
+/* version.c */
+typedef struct SjVersionPlace
+{
+	SjHandle	entity;			/* its entry; SJ_NONE: a new one */
+	bool		replaced;		/* by a newer version that is there */
+	SjHandle	replaces;		/* the version that it replaces, or SJ_NONE */
+} SjVersionPlace;
+
+extern void sj_version_ask(SjEngine *engine, const SjEvent *event,
+						   SjHandle but, SjVersionPlace *place);
+extern void sj_version_link(SjEngine *engine, const SjEvent *event,
+							SjHandle entity, SjHandle row);
+extern void sj_version_replace(SjEngine *engine, SjRow *row);
+extern bool sj_version_take_out(SjEngine *engine, SjRow *row);
+extern void sj_replaced_reserve(SjEngine *engine, int64 n);
+
 /* state.c */
 extern uint32 sj_page_alloc(SjEngine *engine, uint32 npages);
 extern void sj_page_free(SjEngine *engine, uint32 page, uint32 npages);
 extern void sj_state_init(SjEngine *engine);
 extern bool sj_row_reserve(SjEngine *engine, const SjEvent *event);
 extern SjHandle sj_row_store(SjEngine *engine, const SjEvent *event);
+extern void sj_row_kill(SjEngine *engine, SjHandle handle);
+extern void sj_scan_start(SjScan *scan, SjSide side);
+extern SjHandle sj_scan_next(const SjEngine *engine, SjScan *scan);
+extern void sj_slice_remove(SjSliceSet *set, uint32 i);
 extern void sj_state_expire(SjEngine *engine);
-extern void sj_state_release_if_empty(SjEngine *engine);
+extern void sj_state_release_if_empty(SjEngine *engine, bool between_batches);
 extern void sj_state_free_rows(SjEngine *engine);
+
+/* compact.c */
+extern void sj_state_compact(SjEngine *engine);
 
 /* key.c */
 extern SjHandle sj_key_find(SjEngine *engine, const SjEvent *event);
-extern bool sj_key_reserve(SjEngine *engine);
+extern SjHandle sj_entity_find(SjEngine *engine, const SjEvent *event);
+extern bool sj_key_reserve(SjEngine *engine, uint32 n);
 extern SjHandle sj_key_add(SjEngine *engine, uint32 hash);
 extern SjRow *sj_key_seek(SjEngine *engine, SjKey *key, SjSide side,
-						  SjTime until);
-extern void sj_key_link(SjEngine *engine, SjHandle key, SjHandle row);
-extern void sj_key_unlink(SjEngine *engine, SjRow *row);
+						  SjTime until, SjIndex index);
+extern SjRow *sj_key_before(SjEngine *engine, SjKey *key, SjSide side,
+							SjTime event_time, int64 rank, SjIndex index);
+extern SjHandle sj_key_search(SjEngine *engine, SjHandle key,
+							  const SjEvent *event, SjIndex index);
+extern SjHandle sj_key_handle(const SjEngine *engine, SjRow *row,
+							  SjIndex index);
+extern void sj_key_link(SjEngine *engine, SjHandle key, SjHandle row,
+						SjIndex index);
+extern void sj_key_unlink(SjEngine *engine, SjRow *row, SjIndex index);
+extern void sj_key_moved(SjEngine *engine, SjRow *row, SjHandle from,
+						 SjHandle to, SjIndex index);
 extern void sj_key_free_all(SjEngine *engine);
 
 /* timer.c */
-extern bool sj_timer_reserve(SjEngine *engine);
-extern void sj_timer_add(SjEngine *engine, SjTime due, SjHandle row);
+extern bool sj_timer_reserve(SjEngine *engine, int64 n);
+extern void sj_timer_add(SjEngine *engine, SjHandle row);
 extern SjTime sj_timer_next(const SjEngine *engine);
-extern SjHandle sj_timer_pop(SjEngine *engine);
+extern SjRow *sj_timer_pop(SjEngine *engine);
+extern void sj_timer_purge(SjEngine *engine);
+extern void sj_timer_mark(SjEngine *engine);
+extern SjTime sj_timer_moved(SjEngine *engine, SjRow *row, SjHandle to);
+extern void sj_timer_unmark(SjEngine *engine);
 extern void sj_timer_free_all(SjEngine *engine);
 
 /* watermark.c */
@@ -224,7 +430,9 @@ extern void sj_changes_pair(SjEngine *engine, const SjRow *left,
 							const SjRow *right);
 extern void sj_changes_pad(SjEngine *engine, SjRow *row);
 extern void sj_changes_unpad(SjEngine *engine, SjRow *row);
-extern void sj_changes_net(SjEngine *engine);
+extern void sj_changes_unpair(SjEngine *engine, const SjRow *left,
+							  const SjRow *right);
+extern void sj_changes_end_step(SjEngine *engine);
 extern void sj_changes_end_batch(SjEngine *engine);
 
 #endif							/* SJ_STATE_H */

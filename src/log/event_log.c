@@ -68,6 +68,8 @@ make_row(const SjChunk *chunk, TupleDesc desc)
 	value[Anum_log_seq - 1] = Int64GetDatum(chunk->seq);
 	value[Anum_log_n - 1] = Int32GetDatum(chunk->n);
 	value[Anum_log_layout - 1] = Int32GetDatum(chunk->layout);
+	value[Anum_log_source - 1] = ObjectIdGetDatum(chunk->source);
+	value[Anum_log_changes - 1] = BoolGetDatum(chunk->changes);
 	value[Anum_log_captured_at - 1] = TimestampTzGetDatum(chunk->captured_at);
 	value[Anum_log_data - 1] = make_bytea(chunk);
 	row = heap_form_tuple(desc, value, null);

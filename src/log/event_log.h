@@ -13,6 +13,9 @@
  *		layout		int4		whose rows these are (sjoin.layout), or a
  *								negative number: rows that join -layout
  *								carried forward
+ *		source		oid			the partition they are of; 0: the stream's own
+ *								table
+ *		changes		boolean		holds records other than 'I' and 'W'
  *		captured_at	timestamptz	clock when the chunk was closed
  *		data		bytea		the records, each MAXALIGNed
  *
@@ -41,11 +44,23 @@
 
 /*
  * A record.  'I' is followed by the new image, 'D' by the old one, 'U' by the
- * new and then, MAXALIGNed, the old one; 'T' (TRUNCATE) by nothing; 'W'
+ * new and then, MAXALIGNed, the old one; 'T' (all rows of the chunk's source
+ * left the stream: TRUNCATE, DROP or DETACH) by nothing; 'W'
  * (advance_watermark) by an SjTime, SJ_TIME_MIN for "newest event time seen";
  * 'C' (carried forward) by an SjCarriedRow and a tuple.  Images are
  * MinimalTuples in the chunk's layout.
+ *
+ * Within a transaction the records of one layout and source have ascending
+ * numbers in the order in which they were captured; those of different sources
+ * do not.
  */
+#define SJ_OP_INSERT	'I'
+#define SJ_OP_UPDATE	'U'
+#define SJ_OP_DELETE	'D'
+#define SJ_OP_TRUNCATE	'T'
+#define SJ_OP_WATERMARK	'W'
+#define SJ_OP_CARRIED	'C'
+
 typedef struct SjLogRecord
 {
 	uint32		size;			/* of the whole record, MAXALIGNed */
@@ -66,10 +81,14 @@ typedef struct SjCarriedRow
 {
 	int64		seq;
 	uint32		degree;
+	Oid			source;			/* as in SjChunk, of this row */
 	uint8		side;
 	bool		padded;
 	bool		has_key;
 	char		pad;
+	uint16		flags;			/* of SjRow: SJ_ROW_CARRIED */
+	char		pad2[2];
+	int64		version;		/* on a side with an upsert key */
 } SjCarriedRow;
 
 /* A chunk in memory, to be written or as read. */
@@ -79,6 +98,9 @@ typedef struct SjChunk
 	int64		seq;			/* set by sj_log_append */
 	int32		n;
 	int32		layout;
+	Oid			source;			/* partition that the images are of; InvalidOid:
+								 * the stream's own table */
+	bool		changes;		/* has records other than 'I' and 'W' */
 	TimestampTz captured_at;	/* set by sj_log_append */
 	Size		len;
 	char	   *data;			/* MAXALIGNed */
@@ -90,6 +112,7 @@ typedef struct SjLogTxn
 	FullTransactionId xid;
 	int64		last_seq;		/* orders the transactions of a tick (A4) */
 	int64		nrecords;
+	bool		changes;		/* one of its chunks has */
 	int			first_chunk;	/* in SjTickReader.chunks */
 	int			nchunks;
 } SjLogTxn;
@@ -136,8 +159,9 @@ extern void sj_log_write(SjChunk *chunks, int nchunks);
 extern SjTickReader *sj_log_open_tick(const SjTick *before, const SjTick *tick);
 /* Reads chunk 'i' of the reader; memory in the current context. */
 extern void sj_log_read_chunk(SjTickReader *reader, int i, SjChunk *chunk);
-/* Layout of chunk 'i' without reading it. */
+/* What chunk 'i' says of itself, without reading it. */
 extern int32 sj_log_chunk_layout(const SjTickReader *reader, int i);
+extern bool sj_log_chunk_changes(const SjTickReader *reader, int i);
 extern void sj_log_close_tick(SjTickReader *reader);
 
 /* Chunks of one transaction with one layout (carried rows), ascending seq. */

@@ -37,8 +37,10 @@ struct SjChunkRef
 	int64		seq;
 	int32		n;
 	int32		layout;
+	Oid			source;
 	ItemPointerData tid;
 	int16		segment;
+	bool		changes;
 };
 
 /* What a scan of the log looks for. */
@@ -90,7 +92,7 @@ take_row(SjTickReader *reader, int segment, const LogFilter *filter)
 	TupleTableSlot *slot = reader->slots[segment];
 	SjChunkRef	ref;
 
-	slot_getsomeattrs(slot, Anum_log_layout);
+	slot_getsomeattrs(slot, Anum_log_changes);
 	ref.xid =
 		FullTransactionIdFromU64(DatumGetUInt64(slot->tts_values[Anum_log_xid - 1]));
 	ref.layout = DatumGetInt32(slot->tts_values[Anum_log_layout - 1]);
@@ -98,6 +100,8 @@ take_row(SjTickReader *reader, int segment, const LogFilter *filter)
 		return false;
 	ref.seq = DatumGetInt64(slot->tts_values[Anum_log_seq - 1]);
 	ref.n = DatumGetInt32(slot->tts_values[Anum_log_n - 1]);
+	ref.source = DatumGetObjectId(slot->tts_values[Anum_log_source - 1]);
+	ref.changes = DatumGetBool(slot->tts_values[Anum_log_changes - 1]);
 	ref.tid = slot->tts_tid;
 	ref.segment = segment;
 	add_chunk(reader, &ref);
@@ -234,11 +238,13 @@ make_txns(SjTickReader *reader)
 			txn = &reader->txns[reader->ntxns++];
 			txn->xid = ref->xid;
 			txn->nrecords = 0;
+			txn->changes = false;
 			txn->first_chunk = i;
 			txn->nchunks = 0;
 		}
 		txn->last_seq = ref->seq + ref->n - 1;
 		txn->nrecords += ref->n;
+		txn->changes |= ref->changes;
 		txn->nchunks++;
 	}
 	qsort(reader->txns, reader->ntxns, sizeof(SjLogTxn), compare_txns);
@@ -329,6 +335,12 @@ sj_log_chunk_layout(const SjTickReader *reader, int i)
 	return reader->chunks[i].layout;
 }
 
+bool
+sj_log_chunk_changes(const SjTickReader *reader, int i)
+{
+	return reader->chunks[i].changes;
+}
+
 /* Copies the records to where they are aligned. */
 static void
 copy_data(Datum value, SjChunk *chunk)
@@ -358,6 +370,8 @@ sj_log_read_chunk(SjTickReader *reader, int i, SjChunk *chunk)
 	chunk->seq = ref->seq;
 	chunk->n = ref->n;
 	chunk->layout = ref->layout;
+	chunk->source = ref->source;
+	chunk->changes = ref->changes;
 	chunk->captured_at =
 		DatumGetTimestampTz(slot->tts_values[Anum_log_captured_at - 1]);
 	copy_data(slot->tts_values[Anum_log_data - 1], chunk);

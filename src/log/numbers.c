@@ -25,10 +25,10 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
-#include "relations.h"
 #include "commands/sequence.h"
 #include "log/numbers.h"
 #include "miscadmin.h"
+#include "relations.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 

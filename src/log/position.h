@@ -18,6 +18,7 @@
 #include "sjoin.h"
 
 #include "nodes/pg_list.h"
+#include "utils/snapshot.h"
 
 /* Totals that survive a restart. */
 typedef struct SjInputTotals

@@ -23,6 +23,8 @@ enum
 	Anum_log_seq,
 	Anum_log_n,
 	Anum_log_layout,
+	Anum_log_source,
+	Anum_log_changes,
 	Anum_log_captured_at,
 	Anum_log_data,
 	Natts_log = Anum_log_data

@@ -5,10 +5,12 @@
  *
  * The state is in shared memory and lost with the server; the log is not, but
  * must not grow for ever.  A checkpoint is the rows of the state with what a
- * replay could no longer find out (degree, padded), written as ordinary log
- * chunks whose layout is the negative number of the join.  A rebuild is the
- * last checkpoint plus the log after it, consumed again with the clock and the
- * settings of the checkpoint: the same steps give the same state.
+ * replay could no longer find out (degree, padded, source, and of a version its
+ * number and whether it counts), written as
+ * ordinary log chunks whose layout is the negative number of the join.  A
+ * rebuild is the last checkpoint plus the log after it, consumed again with
+ * the clock and the settings of the checkpoint: the same steps give the same
+ * state.
  *
  * IDENTIFICATION
  *	  src/store/checkpoint.c
@@ -85,12 +87,15 @@ write_row(void *arg, const SjRow *row)
 	space = record_space(writer, size);
 	memset(space, 0, size);
 	((SjLogRecord *) space)->size = (uint32) size;
-	((SjLogRecord *) space)->op = 'C';
+	((SjLogRecord *) space)->op = SJ_OP_CARRIED;
 	carried = (SjCarriedRow *) (space + MAXALIGN(sizeof(SjLogRecord)));
 	carried->seq = row->seq;
 	carried->degree = row->degree;
+	carried->source = InvalidOid;
 	carried->side = row->side;
 	carried->padded = row->padded;
+	carried->flags = row->flags & SJ_ROW_CARRIED;
+	carried->version = sj_row_version(row);
 	carried->has_key = sj_row_has_key(row);
 	memcpy(space + header, tuple, tuple->t_len);
 }

@@ -18,9 +18,11 @@
 #include "postgres.h"
 
 #include "access/heaptoast.h"
-#include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "emit/result_empty.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "log/numbers.h"
@@ -29,8 +31,8 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "worker/feed.h"
 #include "worker/window.h"
 #include "worker/worker.h"
 
@@ -49,9 +51,22 @@ typedef struct History
 	uint64		next;
 	bool		exhausted;
 	SjImageLayout layout;		/* the columns in the input's order */
+	int			source_attno;	/* of the partition; 0: not partitioned */
 } History;
 
-/* SELECT the needed columns FROM the table ORDER BY its event time. */
+/* Are there tables below the stream? */
+static bool
+has_partitions(Oid relid)
+{
+	return get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE ||
+		has_subclass(relid);
+}
+
+/*
+ * SELECT the needed columns and the partition FROM the table ORDER BY its event
+ * time.  Of versions of the same event time the one that lies behind the other
+ * is taken for the newer one.
+ */
 static char *
 history_query(const SjTask *task, SjSide side)
 {
@@ -65,26 +80,36 @@ history_query(const SjTask *task, SjSide side)
 		appendStringInfo(&buf, "%s%s", i > 0 ? ", " : "",
 						 quote_identifier(get_attname(relid, input->columns[i],
 													  false)));
-	appendStringInfo(&buf, " FROM %s ORDER BY %s",
+	if (has_partitions(relid))
+		appendStringInfoString(&buf, ", tableoid");
+	appendStringInfo(&buf, " FROM %s ORDER BY %s%s",
 					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
 												get_rel_name(relid)),
 					 quote_identifier(get_attname(relid,
 												  task->query->input[side].time_attno,
-												  false)));
+												  false)),
+					 input->nupsert > 0 ? ", ctid" : "");
 	return buf.data;
 }
 
-/* The rows of a history are images with just the input's columns. */
+/* The rows of a history are images with the input's columns, in that order. */
 static void
 set_history_layout(SjTask *task, SjSide side, History *history)
 {
 	const SjPlanInput *input = &task->plan->input[side];
-	TupleDesc	desc = CreateTemplateTupleDesc(input->ncolumns);
+	bool		partitioned = has_partitions(task->input[side].relid);
+	TupleDesc	desc = CreateTemplateTupleDesc(input->ncolumns + partitioned);
 
 	for (int i = 0; i < input->ncolumns; i++)
 		TupleDescCopyEntry(desc, i + 1, input->desc, i + 1);
+	if (partitioned)
+	{
+		history->source_attno = input->ncolumns + 1;
+		TupleDescInitEntry(desc, history->source_attno, "tableoid", OIDOID,
+						   -1, 0);
+	}
 	history->layout.ours = true;
-	history->layout.same = input->ncomputed == 0;
+	history->layout.same = input->ncomputed == 0 && !partitioned;
 	history->layout.slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
 	history->layout.place = palloc(sizeof(int) * input->ncolumns);
 	for (int i = 0; i < input->ncolumns; i++)
@@ -172,22 +197,54 @@ next_source(const SjTask *task, History *histories, const SjWindow *window,
 	return source;
 }
 
+/* The partition that a row is in. */
+static Oid
+source_of(const SjTaskInput *input, const History *history, HeapTuple row)
+{
+	bool		isnull;
+	Oid			relid;
+
+	if (history->source_attno == 0)
+		return InvalidOid;
+	relid = DatumGetObjectId(heap_getattr(row, history->source_attno,
+										  history->rows->tupdesc, &isnull));
+	return relid == input->relid ? InvalidOid : relid;
+}
+
 /* Feeds the next row of a table, unless it came after the join's creation. */
 static void
 feed_row(SjTask *task, SjBatch *batch, SjSide side, History *history,
 		 SjWindow *window, int64 seq, TimestampTz now)
 {
 	HeapTuple	row = history->rows->vals[history->next++];
+	SjTaskInput *input = &task->input[side];
+	Oid			source = source_of(input, history, row);
 	MinimalTuple image;
 
 	/* values out of line are the table's, which may let them go */
 	if (HeapTupleHasExternal(row))
 		row = toast_flatten_tuple(row, history->rows->tupdesc);
 	image = minimal_tuple_from_heap_tuple(row);
-	if (!sj_window_takes(window, &task->input[side], image))
-		sj_feed_image_safely(task, batch, side, &history->layout, image, seq,
-							 now);
+	if (!sj_window_takes(window, input, source,
+						 sj_input_tuple(input, &history->layout, image)))
+		sj_feed_image_safely(task, batch, side, &history->layout, image,
+							 source, seq, now);
 	pfree(image);
+}
+
+/* A bygone is a tuple of the input: an image without the partition. */
+static void
+feed_bygone(SjTask *task, SjBatch *batch, History *history,
+			const SjBygone *bygone, int64 seq, TimestampTz now)
+{
+	SjEdge		edge = {.side = bygone->side,.source = bygone->source,
+		.new = bygone->image,.seq = seq};
+
+	sj_change_apply_safely(task, batch, &edge);
+	sj_feed_see_time(task, batch, bygone->side, &history->layout,
+					 bygone->image, now);
+	batch->position.totals.input[bygone->side].rows_in++;
+	batch->rows++;
 }
 
 /* Writes what has come up and lets go what has expired. */
@@ -207,7 +264,9 @@ write_chunk(SjTask *task, SjBatch *batch)
 	batch->position.totals.rows_out += written.inserted;
 	batch->position.totals.rows_retracted += written.retracted;
 	sj_late_rows_store(task->def->join_id, task->plan,
-					   list_concat(batch->late_rows, written.late_rows));
+					   sj_versions_note(task,
+										list_concat(batch->late_rows,
+													written.late_rows)));
 	MemoryContextSwitchTo(old);
 
 	MemoryContextReset(batch->context);
@@ -240,9 +299,8 @@ feed_histories(SjTask *task, SjBatch *batch, SjWindow *window)
 		{
 			SjBygone   *bygone = &window->bygones[next_bygone++];
 
-			sj_feed_image_safely(task, batch, bygone->side,
-								 &histories[bygone->side].layout,
-								 bygone->image, seq, now);
+			feed_bygone(task, batch, &histories[bygone->side], bygone, seq,
+						now);
 		}
 		else
 		{
@@ -289,6 +347,7 @@ start_engine(SjTask *task, SjBatch *batch, const SjLogSettings *settings)
 	sj_task_create_state(task, &clock);
 	memset(&batch->position, 0, sizeof(SjPosition));
 	batch->position.join_id = task->def->join_id;
+	batch->position.result_seq = task->def->result_seq;
 }
 
 /* The newest tick that was not taken later than the join was created. */
@@ -316,21 +375,7 @@ start_tick(const SjTask *task, const SjTick *latest)
 static void
 check_result_is_empty(SjTask *task)
 {
-	Relation	rel = table_open(task->def->result, AccessShareLock);
-	TableScanDesc scan;
-	TupleTableSlot *slot;
-	bool		empty = true;
-
-	if (rel->rd_rel->relkind == RELKIND_RELATION)
-	{
-		slot = table_slot_create(rel, NULL);
-		scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
-		empty = !table_scan_getnextslot(scan, ForwardScanDirection, slot);
-		table_endscan(scan);
-		ExecDropSingleTupleTableSlot(slot);
-	}
-	table_close(rel, NoLock);
-	if (!empty)
+	if (!sj_result_is_empty(task->def->result))
 		sj_task_stop(task, "has rows in its result but has lost its position");
 }
 
@@ -345,7 +390,9 @@ read_histories(SjTask *task, SjBatch *batch)
 	sj_batch_constraints_immediate();
 	check_result_is_empty(task);
 	sj_window_read(task, &window);
+	task->reading_history = true;
 	feed_histories(task, batch, &window);
+	task->reading_history = false;
 	sj_sandbox_leave(&sandbox);
 }
 
@@ -364,4 +411,6 @@ sj_task_start(SjTask *task, const SjTick *latest)
 	if (task->def->with_data)
 		read_histories(task, batch);
 	store_first_position(task, batch, start_tick(task, latest), &settings);
+	sj_notify_written(task, &batch->position, batch->position.totals.rows_out,
+					  batch->position.totals.rows_retracted);
 }

@@ -23,6 +23,9 @@
 #include "utils/snapmgr.h"
 #include "worker/worker.h"
 
+/* Where memory is short: rows taken out keep their room until the batch ends. */
+#define TIGHT_BATCH_ROWS	1000
+
 /* An empty batch after the durable position. */
 void
 sj_batch_reset(SjTask *task, SjBatch *batch)
@@ -38,16 +41,26 @@ sj_batch_reset(SjTask *task, SjBatch *batch)
 	sj_task_set_tick(task, &batch->tick, task->tick);
 }
 
+/* Rows that make a batch full. */
+int64
+sj_task_batch_rows(const SjTask *task)
+{
+	return task->op.tight ? Min(sj_batch_rows, TIGHT_BATCH_ROWS) :
+		sj_batch_rows;
+}
+
 /* Feeds ticks until the batch is full or there are no more. */
 static void
 feed_batch(SjTask *task, SjBatch *batch, const SjTick *latest)
 {
-	while (batch->position.tick < latest->number && batch->rows < sj_batch_rows)
+	int64		max_rows = sj_task_batch_rows(task);
+
+	while (batch->position.tick < latest->number && batch->rows < max_rows)
 	{
 		const SjTick *tick = batch->position.tick + 1 == latest->number ?
 		latest : sj_worker_tick(batch->position.tick + 1);
 
-		if (!sj_feed_tick(task, batch, batch->tick, tick, -1, sj_batch_rows))
+		if (!sj_feed_tick(task, batch, batch->tick, tick, -1, max_rows))
 			break;
 		sj_task_set_tick(task, &batch->tick, tick);
 	}
@@ -88,8 +101,11 @@ sj_batch_write(SjTask *task, SjBatch *batch)
 	position->totals.rows_retracted = task->position.totals.rows_retracted +
 		written.retracted;
 	sj_late_rows_store(task->def->join_id, task->plan,
-					   list_concat_copy(batch->late_rows, written.late_rows));
+					   sj_versions_note(task,
+										list_concat_copy(batch->late_rows,
+														 written.late_rows)));
 	sj_position_store(position);
+	sj_notify_written(task, position, written.inserted, written.retracted);
 }
 
 /* Bucket of a latency: bounds grow by 2^(1/4) from 100 us. */
@@ -138,6 +154,7 @@ finish_batch(SjTask *task, SjBatch *batch, TimestampTz started)
 	}
 	task->slot->state_clean = true;
 	sj_task_publish(task);
+	sj_task_publish_horizon(task);
 	sj_batch_reset(task, batch);
 }
 
@@ -157,7 +174,7 @@ sj_task_run_batch(SjTask *task, const SjTick *latest)
 
 	/* with the lock, what the task knows of its result and owner stays true */
 	LockRelationOid(task->def->result, RowExclusiveLock);
-	if (task->recheck)
+	if (task->recheck || sj_worker_definitions_changed())
 	{
 		sj_commit();
 		return true;

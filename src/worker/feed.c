@@ -24,29 +24,15 @@
 #include "log/event_log.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
-#include "worker/task.h"
-
-/* A place in a chunk: a record, and for which side it is taken next. */
-typedef struct Place
-{
-	char	   *space;
-	int			record;
-	SjSide		side;
-} Place;
-
-typedef struct Feed
-{
-	SjTask	   *task;
-	SjBatch    *batch;
-	SjChunk    *chunk;
-	Place		next;
-	SjImageLayout *layout[2];	/* of the chunk, per side; NULL: not its table */
-} Feed;
+#include "worker/feed.h"
+#include "worker/refusals.h"
 
 void
 sj_no_memory(SjTask *task)
 {
-	task->out_of_memory = true;
+	/* once more with small batches, which win back the room of what is gone */
+	task->out_of_memory = task->op.tight;
+	task->op.tight = true;
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("the state of the join does not fit into shared memory"),
@@ -56,11 +42,10 @@ sj_no_memory(SjTask *task)
 			 errhint("Raise sjoin.state_memory and restart the server, or give the join tighter time bounds, a shorter ttl or less allowed_lateness.")));
 }
 
-/* Remembers a rejected record; images are copied. */
-static void
-reject(SjTask *task, SjBatch *batch, SjSide side, char op, SjReason reason,
-	   int64 seq, SjTime event_time, MinimalTuple image,
-	   MinimalTuple old_image, const ErrorData *error)
+/* Remembers a rejected record; images are copied, the watermark is set. */
+void
+sj_feed_reject(SjTask *task, SjBatch *batch, const SjLateRow *row,
+			   const ErrorData *error)
 {
 	MemoryContext old;
 	SjLateRow  *late;
@@ -68,25 +53,43 @@ reject(SjTask *task, SjBatch *batch, SjSide side, char op, SjReason reason,
 	if (task->replaying)
 		return;
 	old = MemoryContextSwitchTo(batch->context);
-	late = palloc0(sizeof(SjLateRow));
-	late->side = side;
-	late->op = op;
-	late->reason = reason;
-	late->seq = seq;
-	late->event_time = event_time;
+	late = palloc(sizeof(SjLateRow));
+	*late = *row;
 	late->watermark = sj_engine_clock(task->engine)->watermark;
 	if (error != NULL)
 	{
 		late->sqlstate = error->sqlerrcode;
 		late->message = pstrdup(error->message);
 	}
-	if (image != NULL)
-		late->image = heap_copy_minimal_tuple(image);
-	if (old_image != NULL)
-		late->old_image = heap_copy_minimal_tuple(old_image);
+	if (row->image != NULL)
+		late->image = heap_copy_minimal_tuple(row->image);
+	if (row->old_image != NULL)
+		late->old_image = heap_copy_minimal_tuple(row->old_image);
+	if (row->old_hash != NULL)
+	{
+		pg_uuid_t  *hash = palloc(sizeof(pg_uuid_t));
+
+		*hash = *row->old_hash;
+		late->old_hash = hash;
+	}
 	batch->late_rows = lappend(batch->late_rows, late);
 	MemoryContextSwitchTo(old);
-	batch->position.totals.input[side].rows_late++;
+	sj_refusals_note(task, late);
+	if (row->reason != SJ_REASON_WITHDRAWN)
+		batch->position.totals.input[row->side].rows_late++;
+}
+
+/* An inserted image, a tuple of the input, is not taken in. */
+static void
+reject_insertion(SjTask *task, SjBatch *batch, const SjEvent *event,
+				 SjTime event_time, SjReason reason, MinimalTuple image,
+				 const ErrorData *error)
+{
+	SjLateRow	late = {.side = event->side,.op = SJ_OP_INSERT,
+		.reason = reason,.seq = event->seq,.source = event->source,
+	.event_time = event_time,.image = image};
+
+	sj_feed_reject(task, batch, &late, error);
 }
 
 /* Does the row move the watermark (T8)? */
@@ -99,10 +102,10 @@ within_future(const SjTaskInput *input, SjTime event_time,
 }
 
 /* T1: a finite time is seen before any filter. */
-static void
-see_event_time(SjTask *task, SjBatch *batch, SjSide side,
-			   SjImageLayout *layout, MinimalTuple image,
-			   TimestampTz captured_at)
+void
+sj_feed_see_time(SjTask *task, SjBatch *batch, SjSide side,
+				 SjImageLayout *layout, MinimalTuple image,
+				 TimestampTz captured_at)
 {
 	SjTaskInput *input = &task->input[side];
 	SjTime		event_time;
@@ -131,8 +134,8 @@ insert_event(SjTask *task, SjBatch *batch, SjEvent *event)
 				batch->position.totals.input[event->side].rows_null_key++;
 			break;
 		case SJ_LATE:
-			reject(task, batch, event->side, SJ_OP_INSERT, reason, event->seq,
-				   event->event_time, event->tuple, NULL, NULL);
+			reject_insertion(task, batch, event, event->event_time, reason,
+							 event->tuple, NULL);
 			break;
 		case SJ_NO_MEMORY:
 			sj_no_memory(task);
@@ -143,19 +146,23 @@ insert_event(SjTask *task, SjBatch *batch, SjEvent *event)
  * Takes the new image of an inserted row, for one side.  May throw, before
  * anything has been changed that a second call would change again.
  */
-void
-sj_feed_image(SjTask *task, SjBatch *batch, SjSide side,
-			  SjImageLayout *layout, MinimalTuple image, int64 seq,
-			  TimestampTz captured_at)
+static void
+feed_image(SjTask *task, SjBatch *batch, SjSide side,
+		   SjImageLayout *layout, MinimalTuple image, Oid source,
+		   int64 seq, TimestampTz captured_at)
 {
 	SjTaskInput *input = &task->input[side];
 	SjEvent		event;
 	SjTime		event_time = SJ_TIME_MIN;
 
+	event.side = side;
 	event.seq = seq;
-	if (sj_failed_before(task, SJ_OP_INSERT, side, seq, 0))
+	event.version = sj_version_number(task, seq);
+	event.source = source;
+	/* a rebuild counts nothing */
+	if (sj_failed_before(task, SJ_OP_INSERT, side, seq))
 	{
-		see_event_time(task, batch, side, layout, image, captured_at);
+		sj_feed_see_time(task, batch, side, layout, image, captured_at);
 		return;
 	}
 	switch (sj_input_event(input, layout, image, &event))
@@ -167,95 +174,23 @@ sj_feed_image(SjTask *task, SjBatch *batch, SjSide side,
 			batch->position.totals.input[side].rows_filtered++;
 			break;
 		case SJ_IMAGE_NULL_TIME:
-			reject(task, batch, side, SJ_OP_INSERT, SJ_REASON_NULL_EVENT_TIME,
-				   seq, event_time, sj_input_tuple(input, layout, image),
-				   NULL, NULL);
+			reject_insertion(task, batch, &event, event_time,
+							 SJ_REASON_NULL_EVENT_TIME,
+							 sj_input_tuple(input, layout, image), NULL);
 			break;
 		case SJ_IMAGE_INFINITE:
 			(void) sj_input_event_time(input, layout, image, &event_time);
-			reject(task, batch, side, SJ_OP_INSERT, SJ_REASON_INFINITE, seq,
-				   event_time, sj_input_tuple(input, layout, image),
-				   NULL, NULL);
+			reject_insertion(task, batch, &event, event_time,
+							 SJ_REASON_INFINITE,
+							 sj_input_tuple(input, layout, image), NULL);
+			break;
+		case SJ_IMAGE_FAILED:
+			Assert(false);
 			break;
 	}
-	see_event_time(task, batch, side, layout, image, captured_at);
+	sj_feed_see_time(task, batch, side, layout, image, captured_at);
 	batch->position.totals.input[side].rows_in++;
 	batch->rows++;
-}
-
-/* An UPDATE or DELETE: recorded, not followed. */
-static void
-reject_change(Feed *feed, SjSide side, SjLogRecord *record, int64 seq)
-{
-	SjTask	   *task = feed->task;
-	SjTaskInput *input = &task->input[side];
-	SjImageLayout *layout = feed->layout[side];
-	MinimalTuple image = NULL;
-	MinimalTuple old_image = record->op == SJ_OP_UPDATE ?
-	SJ_RECORD_OLD_IMAGE(record) : SJ_RECORD_IMAGE(record);
-	SjTime		event_time = SJ_TIME_MIN;
-
-	(void) sj_input_event_time(input, layout, old_image, &event_time);
-	if (record->op == SJ_OP_UPDATE)
-	{
-		image = heap_copy_minimal_tuple(sj_input_tuple(input, layout,
-													   SJ_RECORD_IMAGE(record)));
-		see_event_time(task, feed->batch, side, layout,
-					   SJ_RECORD_IMAGE(record), feed->chunk->captured_at);
-	}
-	reject(task, feed->batch, side, record->op, SJ_REASON_EXPIRED_CHANGE, seq,
-		   event_time, image, sj_input_tuple(input, layout, old_image), NULL);
-	if (image != NULL)
-		pfree(image);
-	feed->batch->position.totals.input[side].rows_in++;
-	feed->batch->rows++;
-}
-
-/* One record, for one side. */
-static void
-feed_record(Feed *feed, SjSide side)
-{
-	SjTask	   *task = feed->task;
-	SjLogRecord *record = (SjLogRecord *) feed->next.space;
-	int64		seq = feed->chunk->seq + feed->next.record;
-
-	switch (record->op)
-	{
-		case SJ_OP_INSERT:
-			sj_feed_image(task, feed->batch, side, feed->layout[side],
-						  SJ_RECORD_IMAGE(record), seq,
-						  feed->chunk->captured_at);
-			break;
-		case SJ_OP_UPDATE:
-		case SJ_OP_DELETE:
-			reject_change(feed, side, record, seq);
-			break;
-		case SJ_OP_TRUNCATE:
-			reject(task, feed->batch, side, record->op,
-				   SJ_REASON_EXPIRED_CHANGE, seq, SJ_TIME_MIN, NULL, NULL,
-				   NULL);
-			break;
-		case 'W':
-			sj_engine_advance(task->engine, side, SJ_RECORD_WATERMARK(record));
-			break;
-		default:
-			elog(ERROR, "unknown record \"%c\" in the event log", record->op);
-	}
-}
-
-/* The place after this one; false at the end of the chunk. */
-static bool
-advance(Feed *feed)
-{
-	if (feed->next.side == SJ_LEFT)
-		feed->next.side = SJ_RIGHT;
-	else
-	{
-		feed->next.space += ((SjLogRecord *) feed->next.space)->size;
-		feed->next.record++;
-		feed->next.side = SJ_LEFT;
-	}
-	return feed->next.record < feed->chunk->n;
 }
 
 /* An image by itself, for sj_attempt(). */
@@ -266,6 +201,7 @@ typedef struct ImageFeed
 	SjSide		side;
 	SjImageLayout *layout;
 	MinimalTuple image;
+	Oid			source;
 	int64		seq;
 	TimestampTz captured_at;
 } ImageFeed;
@@ -275,8 +211,8 @@ feed_image_action(void *arg)
 {
 	ImageFeed  *f = arg;
 
-	sj_feed_image(f->task, f->batch, f->side, f->layout, f->image, f->seq,
-				  f->captured_at);
+	feed_image(f->task, f->batch, f->side, f->layout, f->image, f->source,
+			   f->seq, f->captured_at);
 }
 
 /* The same with errors of pairs caught, too; NULL, or the row's error. */
@@ -304,17 +240,18 @@ feed_image_carefully(ImageFeed *f)
 }
 
 /*
- * Takes an inserted image, as sj_feed_image() does, with errors that are the
+ * Takes an inserted image, as feed_image() does, with errors that are the
  * row's or its pairs' caught and recorded.
  */
 void
 sj_feed_image_safely(SjTask *task, SjBatch *batch, SjSide side,
-					 SjImageLayout *layout, MinimalTuple image, int64 seq,
-					 TimestampTz captured_at)
+					 SjImageLayout *layout, MinimalTuple image, Oid source,
+					 int64 seq, TimestampTz captured_at)
 {
-	ImageFeed	f = {task, batch, side, layout, image, seq, captured_at};
+	ImageFeed	f = {task, batch, side, layout, image, source, seq, captured_at};
 	ErrorData  *error = sj_attempt(feed_image_action, &f,
 								  sj_error_is_of_expression);
+	SjEvent		event = {.side = side,.seq = seq,.source = source};
 
 	if (error == NULL)
 		return;
@@ -323,58 +260,144 @@ sj_feed_image_safely(SjTask *task, SjBatch *batch, SjSide side,
 		return;
 	if (task->replaying)
 		ReThrowError(error);	/* it did not fail then */
-	see_event_time(task, batch, side, layout, image, captured_at);
-	reject(task, batch, side, SJ_OP_INSERT, SJ_REASON_ERROR, seq, SJ_TIME_MIN,
-		   sj_input_tuple(&task->input[side], layout, image), NULL, error);
+	sj_feed_see_time(task, batch, side, layout, image, captured_at);
+	reject_insertion(task, batch, &event, SJ_TIME_MIN, SJ_REASON_ERROR,
+					 sj_input_tuple(&task->input[side], layout, image),
+					 error);
 	batch->position.totals.input[side].rows_in++;
 	batch->rows++;
 }
 
-/* Takes the record at hand with its errors caught. */
-static void
-feed_record_safely(Feed *feed)
+/* -- chunks --------------------------------------------------------------- */
+
+SjLogRecord *
+sj_feed_record(const SjFeed *feed)
 {
-	SjLogRecord *record = (SjLogRecord *) feed->next.space;
-	SjSide		side = feed->next.side;
+	return (SjLogRecord *) feed->space;
+}
+
+int64
+sj_feed_seq(const SjFeed *feed)
+{
+	return feed->chunk.seq + feed->record;
+}
+
+/* An insertion, or an advance_watermark. */
+static void
+take_insertion(SjFeed *feed, SjSide side)
+{
+	SjLogRecord *record = sj_feed_record(feed);
 
 	if (record->op == SJ_OP_INSERT)
-		sj_feed_image_safely(feed->task, feed->batch, side, feed->layout[side],
-							 SJ_RECORD_IMAGE(record),
-							 feed->chunk->seq + feed->next.record,
-							 feed->chunk->captured_at);
+		feed_image(feed->task, feed->batch, side, feed->layout[side],
+				   SJ_RECORD_IMAGE(record), feed->chunk.source,
+				   sj_feed_seq(feed), feed->chunk.captured_at);
+	else if (record->op == SJ_OP_WATERMARK)
+		sj_engine_advance(feed->task->engine, side,
+						  SJ_RECORD_WATERMARK(record));
 	else
-		feed_record(feed, side);
+		elog(ERROR, "unknown record \"%c\" in the event log", record->op);
+}
+
+static void
+take_insertion_safely(SjFeed *feed, SjSide side)
+{
+	SjLogRecord *record = sj_feed_record(feed);
+
+	if (record->op == SJ_OP_INSERT)
+		sj_feed_image_safely(feed->task, feed->batch, side,
+							 feed->layout[side], SJ_RECORD_IMAGE(record),
+							 feed->chunk.source, sj_feed_seq(feed),
+							 feed->chunk.captured_at);
+	else
+		take_insertion(feed, side);
+}
+
+/* The place after this one; false at the end of the chunk. */
+static bool
+advance(SjFeed *feed)
+{
+	if (feed->side == SJ_LEFT)
+		feed->side = SJ_RIGHT;
+	else
+	{
+		feed->space += sj_feed_record(feed)->size;
+		feed->record++;
+		feed->side = SJ_LEFT;
+	}
+	return feed->record < feed->chunk.n;
 }
 
 /* Takes records from the place at hand to the end of the chunk. */
 static void
 feed_rest(void *arg)
 {
-	Feed	   *feed = arg;
+	SjFeed	   *feed = arg;
 
 	do
 	{
-		if (feed->layout[feed->next.side] != NULL)
-			feed_record(feed, feed->next.side);
+		if (feed->layout[feed->side] != NULL)
+			feed->take(feed, feed->side);
 	} while (advance(feed));
 }
 
 static void
-feed_chunk(SjTask *task, SjBatch *batch, SjChunk *chunk,
-		   SjImageLayout *left, SjImageLayout *right)
+feed_chunk(SjFeed *feed)
 {
-	Feed		feed = {.task = task,.batch = batch,.chunk = chunk,
-		.next = {.space = chunk->data,.record = 0,.side = SJ_LEFT},
-		.layout = {left, right}};
+	feed->space = feed->chunk.data;
+	feed->record = 0;
+	feed->side = SJ_LEFT;
 
 	/* after an error the record at fault is at hand */
-	while (sj_attempt(feed_rest, &feed, sj_error_is_of_expression) != NULL)
+	while (sj_attempt(feed_rest, feed, sj_error_is_of_expression) != NULL)
 	{
-		feed_record_safely(&feed);
-		if (!advance(&feed))
+		feed->take_safely(feed, feed->side);
+		if (!advance(feed))
 			break;
 	}
 }
+
+/* Is the chunk of a stream of the join?  Sets the layouts that it has. */
+static bool
+find_layouts(SjFeed *feed, int32 layout_id)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		feed->layout[side] = sj_input_layout(&feed->task->input[side],
+											 layout_id);
+	return feed->layout[SJ_LEFT] != NULL || feed->layout[SJ_RIGHT] != NULL;
+}
+
+bool
+sj_feed_chunks(SjFeed *feed, SjTickReader *reader, const SjLogTxn *txn,
+			   bool changes_only)
+{
+	MemoryContext context;
+	bool		any = false;
+
+	context = AllocSetContextCreate(CurrentMemoryContext, "sjoin chunk",
+									ALLOCSET_DEFAULT_SIZES);
+	feed->captured_at = 0;
+	for (int i = txn->first_chunk; i < txn->first_chunk + txn->nchunks; i++)
+	{
+		MemoryContext old;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!find_layouts(feed, sj_log_chunk_layout(reader, i)) ||
+			(changes_only && !sj_log_chunk_changes(reader, i)))
+			continue;
+		any = true;
+		MemoryContextReset(context);
+		old = MemoryContextSwitchTo(context);
+		sj_log_read_chunk(reader, i, &feed->chunk);
+		feed_chunk(feed);
+		feed->captured_at = Max(feed->captured_at, feed->chunk.captured_at);
+		MemoryContextSwitchTo(old);
+	}
+	MemoryContextDelete(context);
+	return any;
+}
+
+/* -- transactions --------------------------------------------------------- */
 
 static void
 remember_captured_at(SjTask *task, SjBatch *batch, TimestampTz captured_at)
@@ -395,35 +418,32 @@ remember_captured_at(SjTask *task, SjBatch *batch, TimestampTz captured_at)
 	batch->captured_at[batch->ntxns++] = captured_at;
 }
 
+/* Has the transaction changed or removed rows of the join's streams? */
+static bool
+has_changes(SjFeed *feed, const SjTickReader *reader, const SjLogTxn *txn)
+{
+	for (int i = txn->first_chunk;
+		 txn->changes && i < txn->first_chunk + txn->nchunks; i++)
+		if (sj_log_chunk_changes(reader, i) &&
+			find_layouts(feed, sj_log_chunk_layout(reader, i)))
+			return true;
+	return false;
+}
+
 /* One step: all chunks of a transaction that are of this join's streams. */
 static void
 feed_txn(SjTask *task, SjBatch *batch, SjTickReader *reader,
-		 const SjLogTxn *txn, MemoryContext chunk_context)
+		 const SjLogTxn *txn)
 {
-	TimestampTz captured_at = 0;
+	SjFeed		feed = {.task = task,.batch = batch,
+		.take = take_insertion,.take_safely = take_insertion_safely};
 
-	for (int i = txn->first_chunk; i < txn->first_chunk + txn->nchunks; i++)
-	{
-		int32		layout_id = sj_log_chunk_layout(reader, i);
-		SjImageLayout *left = sj_input_layout(&task->input[SJ_LEFT], layout_id);
-		SjImageLayout *right = sj_input_layout(&task->input[SJ_RIGHT], layout_id);
-		MemoryContext old;
-		SjChunk		chunk;
-
-		CHECK_FOR_INTERRUPTS();
-		if (left == NULL && right == NULL)
-			continue;
-		MemoryContextReset(chunk_context);
-		old = MemoryContextSwitchTo(chunk_context);
-		sj_log_read_chunk(reader, i, &chunk);
-		feed_chunk(task, batch, &chunk, left, right);
-		captured_at = Max(captured_at, chunk.captured_at);
-		MemoryContextSwitchTo(old);
-	}
-	if (captured_at == 0)
+	if (has_changes(&feed, reader, txn))
+		sj_feed_changes(&feed, reader, txn);
+	else if (!sj_feed_chunks(&feed, reader, txn, false))
 		return;
 	sj_engine_end_step(task->engine);
-	remember_captured_at(task, batch, captured_at);
+	remember_captured_at(task, batch, feed.captured_at);
 	batch->consumed = true;
 }
 
@@ -438,23 +458,19 @@ sj_feed_tick(SjTask *task, SjBatch *batch, const SjTick *before,
 {
 	SjTickReader *reader = sj_log_open_tick(before, tick);
 	SjPosition *position = &batch->position;
-	MemoryContext chunk_context;
 	int			end = stop_after_txns < 0 ? reader->ntxns :
 	Min(stop_after_txns, reader->ntxns);
 
-	chunk_context = AllocSetContextCreate(CurrentMemoryContext, "sjoin chunk",
-										  ALLOCSET_DEFAULT_SIZES);
 	while (position->txns < end)
 	{
 		SjLogTxn   *txn = &reader->txns[position->txns];
 
 		if (batch->rows > 0 && batch->rows + txn->nrecords > max_rows)
 			break;
-		feed_txn(task, batch, reader, txn, chunk_context);
+		feed_txn(task, batch, reader, txn);
 		task->base_chunks += txn->nchunks;
 		position->txns++;
 	}
-	MemoryContextDelete(chunk_context);
 	end = reader->ntxns;
 	sj_log_close_tick(reader);
 	if (position->txns < end)

@@ -40,6 +40,20 @@ open_keys(SjTaskInput *input, const SjJoinQuery *query)
 	}
 }
 
+static void
+open_upsert_key(SjTaskInput *input)
+{
+	int			n = input->plan->nupsert;
+
+	input->upsert_hash = palloc0(sizeof(FmgrInfo) * n);
+	input->upsert_equal = palloc0(sizeof(FmgrInfo) * n);
+	for (int i = 0; i < n; i++)
+	{
+		fmgr_info(input->plan->upsert_hash[i], &input->upsert_hash[i]);
+		fmgr_info(input->plan->upsert_equal[i], &input->upsert_equal[i]);
+	}
+}
+
 void
 sj_input_open(SjTaskInput *input, SjSide side, const SjJoinQuery *query,
 			  const SjJoinPlan *plan)
@@ -59,6 +73,8 @@ sj_input_open(SjTaskInput *input, SjSide side, const SjJoinQuery *query,
 	for (int i = 0; i < input->plan->ncomputed; i++)
 		input->computed[i] = ExecInitExpr(input->plan->computed[i], NULL);
 	open_keys(input, query);
+	open_upsert_key(input);
+	input->replaces = sj_query_replaces(query);
 }
 
 static int
@@ -214,6 +230,63 @@ hash_keys(SjTaskInput *input, SjEvent *event)
 	MemoryContextSwitchTo(old);
 }
 
+static Oid
+upsert_collation(const SjTaskInput *input, int place)
+{
+	return TupleDescAttr(input->plan->desc, place)->attcollation;
+}
+
+/* Sets has_entity and entity_hash of the event from the upsert key's columns. */
+static void
+hash_upsert_key(SjTaskInput *input, SjEvent *event)
+{
+	MemoryContext old =
+	MemoryContextSwitchTo(input->econtext->ecxt_per_tuple_memory);
+	uint32		hash = 0;
+
+	event->has_entity = input->plan->nupsert > 0;
+	for (int i = 0; i < input->plan->nupsert && event->has_entity; i++)
+	{
+		int			place = input->plan->upsert_attno[i] - 1;
+
+		event->has_entity = !input->row->tts_isnull[place];
+		if (event->has_entity)
+			hash = hash_combine(hash,
+								DatumGetUInt32(FunctionCall1Coll(&input->upsert_hash[i],
+																 upsert_collation(input, place),
+																 input->row->tts_values[place])));
+	}
+	event->entity_hash = hash;
+	MemoryContextSwitchTo(old);
+}
+
+bool
+sj_input_same_entity(SjTaskInput *input, MinimalTuple a, MinimalTuple b)
+{
+	HeapTupleData htup_a = sj_heap_tuple(a);
+	HeapTupleData htup_b = sj_heap_tuple(b);
+	TupleDesc	desc = input->plan->desc;
+	MemoryContext old =
+	MemoryContextSwitchTo(input->econtext->ecxt_per_tuple_memory);
+	bool		same = true;
+
+	for (int i = 0; i < input->plan->nupsert && same; i++)
+	{
+		AttrNumber	attno = input->plan->upsert_attno[i];
+		bool		null_a;
+		bool		null_b;
+		Datum		value_a = heap_getattr(&htup_a, attno, desc, &null_a);
+		Datum		value_b = heap_getattr(&htup_b, attno, desc, &null_b);
+
+		Assert(!null_a && !null_b);
+		same = DatumGetBool(FunctionCall2Coll(&input->upsert_equal[i],
+											  upsert_collation(input, attno - 1),
+											  value_a, value_b));
+	}
+	MemoryContextSwitchTo(old);
+	return same;
+}
+
 /* Sets what the event's time says of it. */
 static void
 set_reach(SjTaskInput *input, SjTime event_time, SjEvent *event)
@@ -226,18 +299,17 @@ set_reach(SjTaskInput *input, SjTime event_time, SjEvent *event)
 	event->from = reach.from;
 	event->until = reach.until;
 	event->due = reach.due;
-	event->expires = reach.expires;
+	event->expires = sj_time_add(reach.expires, input->replaces);
 }
 
-SjImageVerdict
-sj_input_event(SjTaskInput *input, SjImageLayout *layout, MinimalTuple image,
-			   SjEvent *event)
+/* Judges the row at hand; sets the event, all but seq, source and tuple. */
+static SjImageVerdict
+judge_row(SjTaskInput *input, SjEvent *event)
 {
 	TupleTableSlot *row = input->row;
 	int			time_index = input->plan->time_index;
 	SjTime		event_time;
 
-	load_row(input, layout, image);
 	if (input->filter != NULL && !ExecQual(input->filter, input->econtext))
 		return SJ_IMAGE_FILTERED;
 	if (row->tts_isnull[time_index])
@@ -248,23 +320,70 @@ sj_input_event(SjTaskInput *input, SjImageLayout *layout, MinimalTuple image,
 
 	compute_keys(input);
 	hash_keys(input, event);
+	hash_upsert_key(input, event);
 	set_reach(input, event_time, event);
-	event->tuple = layout->same ? image : form_tuple(input);
 	return SJ_IMAGE_EVENT;
+}
+
+SjImageVerdict
+sj_input_event(SjTaskInput *input, SjImageLayout *layout, MinimalTuple image,
+			   SjEvent *event)
+{
+	SjImageVerdict verdict;
+
+	load_row(input, layout, image);
+	verdict = judge_row(input, event);
+	if (verdict == SJ_IMAGE_EVENT)
+		event->tuple = layout->same ? image : form_tuple(input);
+	return verdict;
+}
+
+/* Sets the input's row from one of its own tuples. */
+static void
+load_tuple(SjTaskInput *input, MinimalTuple tuple)
+{
+	HeapTupleData htup = sj_heap_tuple(tuple);
+
+	ResetExprContext(input->econtext);
+	ExecClearTuple(input->row);
+	heap_deform_tuple(&htup, input->plan->desc, input->row->tts_values,
+					  input->row->tts_isnull);
+	ExecStoreVirtualTuple(input->row);
+}
+
+SjImageVerdict
+sj_input_tuple_event(SjTaskInput *input, MinimalTuple tuple, SjEvent *event)
+{
+	SjImageVerdict verdict;
+
+	load_tuple(input, tuple);
+	verdict = judge_row(input, event);
+	if (verdict == SJ_IMAGE_EVENT)
+		event->tuple = input->plan->ncomputed == 0 ? tuple :
+			form_tuple(input);
+	return verdict;
+}
+
+SjTime
+sj_input_tuple_time(const SjTaskInput *input, MinimalTuple tuple)
+{
+	HeapTupleData htup = sj_heap_tuple(tuple);
+	bool		isnull;
+	Datum		value;
+
+	value = heap_getattr(&htup, input->plan->time_index + 1,
+						 input->plan->desc, &isnull);
+	return isnull ? SJ_TIME_MIN : DatumGetInt64(value);
 }
 
 void
 sj_input_stored_event(SjTaskInput *input, MinimalTuple tuple, SjEvent *event)
 {
 	TupleTableSlot *row = input->row;
-	HeapTupleData htup = sj_heap_tuple(tuple);
 
-	ResetExprContext(input->econtext);
-	ExecClearTuple(row);
-	heap_deform_tuple(&htup, input->plan->desc, row->tts_values,
-					  row->tts_isnull);
-	ExecStoreVirtualTuple(row);
+	load_tuple(input, tuple);
 	hash_keys(input, event);
+	hash_upsert_key(input, event);
 	set_reach(input,
 			  DatumGetInt64(row->tts_values[input->plan->time_index]), event);
 	event->tuple = tuple;

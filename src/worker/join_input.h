@@ -24,7 +24,8 @@ typedef enum SjImageVerdict
 	SJ_IMAGE_EVENT,				/* an event */
 	SJ_IMAGE_FILTERED,
 	SJ_IMAGE_NULL_TIME,
-	SJ_IMAGE_INFINITE
+	SJ_IMAGE_INFINITE,
+	SJ_IMAGE_FAILED				/* could not be judged */
 } SjImageVerdict;
 
 /* How the images of one layout become tuples of the input. */
@@ -53,6 +54,9 @@ typedef struct SjTaskInput
 	int			nkeys;
 	FmgrInfo   *hash;			/* of each key */
 	Oid		   *collation;
+	FmgrInfo   *upsert_hash;	/* of each column of the upsert key */
+	FmgrInfo   *upsert_equal;
+	int64		replaces;		/* usec; see sj_query_replaces() */
 	SjImageLayout *last_layout;
 } SjTaskInput;
 
@@ -78,6 +82,20 @@ extern bool sj_input_event_time(SjTaskInput *input, SjImageLayout *layout,
  */
 extern SjImageVerdict sj_input_event(SjTaskInput *input, SjImageLayout *layout,
 									 MinimalTuple image, SjEvent *event);
+
+/*
+ * The same for an image in the form that sj_input_tuple() gives it.  The
+ * event's tuple is the given one, or lives until the next call.
+ */
+extern SjImageVerdict sj_input_tuple_event(SjTaskInput *input,
+										   MinimalTuple tuple, SjEvent *event);
+
+/* The event time of a tuple, SJ_TIME_MIN when it is NULL. */
+extern SjTime sj_input_tuple_time(const SjTaskInput *input, MinimalTuple tuple);
+
+/* SQL equality of the upsert keys of two tuples of the input. */
+extern bool sj_input_same_entity(SjTaskInput *input, MinimalTuple a,
+								 MinimalTuple b);
 
 /* The event of a tuple that was in the state before. */
 extern void sj_input_stored_event(SjTaskInput *input, MinimalTuple tuple,

@@ -45,9 +45,11 @@ restore_row(void *arg, const SjCarriedRow *carried, MinimalTuple tuple)
 
 	CHECK_FOR_INTERRUPTS();
 	event.seq = carried->seq;
+	event.version = carried->version;
 	sj_input_stored_event(&task->input[carried->side], tuple, &event);
+	event.source = carried->source;
 	if (sj_engine_restore(task->engine, &event, carried->degree,
-						  carried->padded) == SJ_NO_MEMORY)
+						  carried->padded, carried->flags) == SJ_NO_MEMORY)
 		sj_no_memory(task);
 }
 
@@ -69,12 +71,14 @@ replay_log(SjTask *task)
 	{
 		const SjTick *tick = sj_worker_tick(batch->position.tick + 1);
 		bool		last = tick->number > task->position.tick;
+		int32		txns = batch->position.txns;
 
 		batch->rows = 0;
 		if (sj_feed_tick(task, batch, before, tick,
-						 last ? task->position.txns : -1, PG_INT64_MAX))
+						 last ? task->position.txns : -1,
+						 sj_task_batch_rows(task)))
 			before = sj_tick_copy(tick);
-		else if (!last)
+		else if (batch->position.txns == txns)
 			elog(ERROR, "tick " INT64_FORMAT " could not be consumed",
 				 tick->number);
 		(void) sj_engine_changes(task->engine, &ignored);

@@ -20,7 +20,7 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "relations.h"
-#include "storage/lock.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -148,10 +148,72 @@ add_task(const SjJoinDef *def, List *positions)
 		return;
 	}
 	adopt_position(task, positions);
-	sj_join_slot_set_state(task->slot, SJ_JOIN_STARTING);
+	sj_join_slot_set_state(task->slot, def->paused ? SJ_JOIN_PAUSED :
+						   SJ_JOIN_STARTING);
 	old = MemoryContextSwitchTo(sj_worker.context);
 	sj_worker.tasks = lappend(sj_worker.tasks, task);
 	MemoryContextSwitchTo(old);
+}
+
+/*
+ * A task that is paused keeps what it has: state, position, a batch that could
+ * not be written.  A stopped one is shown as that.
+ */
+static void
+pause_task(SjTask *task)
+{
+	task->def->paused = true;
+	if (!task->definition_lost)
+		sj_join_slot_set_state(task->slot, SJ_JOIN_PAUSED);
+}
+
+/* Takes over what alterations have changed; a failed task is tried at once. */
+static void
+adopt_changes(SjTask *task, const SjJoinDef *def)
+{
+	bool		was_paused = task->def->paused;
+
+	if (task->def->written_by == def->written_by)
+		return;
+	task->def->written_by = def->written_by;
+	sj_task_set_channel(task, def->notify_channel);
+	if (def->paused)
+	{
+		pause_task(task);
+		return;
+	}
+	task->def->paused = false;
+	if (task->definition_lost)
+		return;
+	task->recheck = true;
+	task->retry_at = 0;
+	task->failures = 0;
+	task->out_of_memory = false;
+	if (was_paused)
+		sj_join_slot_set_state(task->slot, SJ_JOIN_STARTING);
+}
+
+void
+sj_worker_note_paused(Snapshot snapshot)
+{
+	List	   *join_ids = sj_join_def_paused(snapshot);
+	ListCell   *lc;
+
+	foreach(lc, sj_worker.tasks)
+	{
+		SjTask	   *task = lfirst(lc);
+
+		if (!task->def->paused &&
+			list_member_int(join_ids, task->def->join_id))
+			pause_task(task);
+	}
+}
+
+bool
+sj_worker_definitions_changed(void)
+{
+	return pg_atomic_read_u64(&sj_worker.slot->definitions) !=
+		sj_worker.definitions;
 }
 
 static bool
@@ -210,9 +272,12 @@ reconcile_tasks(List *defs, List *positions)
 	foreach(lc, defs)
 	{
 		SjJoinDef  *def = lfirst(lc);
+		SjTask	   *task = find_task(def);
 
-		if (find_task(def) == NULL)
+		if (task == NULL)
 			add_task(def, positions);
+		else
+			adopt_changes(task, def);
 	}
 }
 
@@ -265,15 +330,26 @@ sj_worker_read_definitions(void)
 	sj_commit();
 	sj_worker.definitions = definitions;
 	sj_worker.read_definitions = false;
+	pg_atomic_write_u64(&sj_worker.slot->definitions_read, definitions);
 }
 
-/* First position of a join: its history, up to the moment of its creation. */
-static void
+/*
+ * First position of a join: its history, up to the moment of its creation.
+ * False when that must wait for another look at the definitions: with the lock
+ * on its result nobody can be starting the join over.
+ */
+static bool
 start(SjTask *task)
 {
 	SjTick	   *tick;
 
 	sj_begin();
+	LockRelationOid(task->def->result, RowExclusiveLock);
+	if (task->recheck || sj_worker_definitions_changed())
+	{
+		sj_commit();
+		return false;
+	}
 	sj_task_start(task, sj_worker.latest);
 	MemoryContextSwitchTo(sj_worker.turn);
 	tick = sj_consumed_tick(task->def, &task->batch.position,
@@ -286,7 +362,9 @@ start(SjTask *task)
 	task->base_xmin = tick->xmin;
 	task->first_tick = task->position.tick;
 	sj_task_state_is_clean(task);
+	sj_task_publish_horizon(task);
 	sj_batch_reset(task, &task->batch);
+	return true;
 }
 
 static void
@@ -308,6 +386,8 @@ rebuild(SjTask *task)
 	sj_task_rebuild(task);
 	sj_sandbox_leave(&sandbox);
 	sj_commit();
+	sj_task_publish(task);
+	sj_task_publish_horizon(task);
 }
 
 /* Settings other than those in force since the base (T9)? */
@@ -324,8 +404,8 @@ settings_changed(SjTask *task)
 	return changed;
 }
 
-/* Compiled, with a state: ready for batches. */
-static void
+/* Compiled, with a state: ready for batches; false: not yet. */
+static bool
 make_ready(SjTask *task)
 {
 	if (task->engine == NULL)
@@ -337,7 +417,10 @@ make_ready(SjTask *task)
 	if (task->recheck)
 		compile(task);
 	if (!task->has_position)
-		start(task);
+	{
+		if (!start(task))
+			return false;
+	}
 	else if (task->engine == NULL)
 		rebuild(task);
 	if (task->check_settings && !task->batch.fed)
@@ -346,6 +429,7 @@ make_ready(SjTask *task)
 			sj_task_checkpoint(task);
 		task->check_settings = false;
 	}
+	return true;
 }
 
 static bool
@@ -353,7 +437,8 @@ run_task(SjTask *task)
 {
 	bool		more;
 
-	make_ready(task);
+	if (!make_ready(task))
+		return true;
 	more = sj_task_run_batch(task, sj_worker.latest);
 	if (sj_task_wants_checkpoint(task))
 		sj_task_checkpoint(task);
@@ -480,7 +565,7 @@ sj_worker_run_tasks(void)
 		SjTask	   *task = lfirst(lc);
 
 		CHECK_FOR_INTERRUPTS();
-		if (!is_due(task))
+		if (task->def->paused || !is_due(task))
 			continue;
 		if (task->recheck || task->engine == NULL || task->batch.fed ||
 			task->retry_at != 0 ||

@@ -18,148 +18,13 @@
 #include "catalog/pg_class.h"
 #include "catalog/privileges.h"
 #include "catalog/stream_def.h"
-#include "emit/attempt.h"
 #include "executor/executor.h"
 #include "log/event_log.h"
 #include "miscadmin.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
-#include "worker/task.h"
-
-/* -- questions of the engine ---------------------------------------------- */
-
-static Datum
-tuple_value(MinimalTuple tuple, AttrNumber attno, TupleDesc desc, bool *isnull)
-{
-	HeapTupleData htup = sj_heap_tuple(tuple);
-
-	return heap_getattr(&htup, attno, desc, isnull);
-}
-
-/* SjOperator.same_key: the SQL equality of all keys (R3). */
-static bool
-same_key(void *arg, SjSide side_a, MinimalTuple a, SjSide side_b,
-		 MinimalTuple b)
-{
-	SjTask	   *task = arg;
-	SjTaskInput *input_a = &task->input[side_a];
-	SjTaskInput *input_b = &task->input[side_b];
-	MemoryContext old;
-	bool		same = true;
-
-	old = MemoryContextSwitchTo(input_a->econtext->ecxt_per_tuple_memory);
-	for (int i = 0; i < input_a->nkeys && same; i++)
-	{
-		bool		null_a;
-		bool		null_b;
-		Datum		value_a = tuple_value(a, input_a->plan->key_attno[i],
-										  input_a->plan->desc, &null_a);
-		Datum		value_b = tuple_value(b, input_b->plan->key_attno[i],
-										  input_b->plan->desc, &null_b);
-
-		Assert(!null_a && !null_b);
-		same = DatumGetBool(FunctionCall2Coll(&task->equals[i * 4 + side_a * 2 + side_b],
-											  input_a->collation[i],
-											  value_a, value_b));
-	}
-	MemoryContextSwitchTo(old);
-	return same;
-}
-
-/* Rebuild: had the record or pair failed when it was consumed? */
-bool
-sj_failed_before(const SjTask *task, char op, SjSide side, int64 seq,
-				 int64 other_seq)
-{
-	SjFailure	failure = {op, side, seq, other_seq};
-
-	return task->nknown_failures > 0 &&
-		bsearch(&failure, task->known_failures, task->nknown_failures,
-				sizeof(SjFailure), sj_failure_compare) != NULL;
-}
-
-static bool
-residual_holds(SjTask *task, MinimalTuple left, MinimalTuple right)
-{
-	ResetExprContext(task->pair_context);
-	ExecStoreMinimalTuple(left, task->pair_slot[SJ_LEFT], false);
-	ExecStoreMinimalTuple(right, task->pair_slot[SJ_RIGHT], false);
-	return ExecQual(task->residual, task->pair_context);
-}
-
-/* Records that the condition of a pair failed (R8). */
-static void
-record_failed_pair(SjTask *task, int64 left_seq, MinimalTuple left,
-				   int64 right_seq, MinimalTuple right, ErrorData *error)
-{
-	SjLateRow  *late;
-	MemoryContext old;
-
-	if (task->replaying)
-		ReThrowError(error);	/* it did not fail then */
-	old = MemoryContextSwitchTo(task->batch.context);
-	late = palloc0(sizeof(SjLateRow));
-	late->side = SJ_LEFT;
-	late->op = SJ_OP_PAIR;
-	late->reason = SJ_REASON_ERROR;
-	late->seq = left_seq;
-	late->other_seq = right_seq;
-	late->event_time = SJ_TIME_MIN;
-	late->watermark = sj_engine_clock(task->engine)->watermark;
-	late->sqlstate = error->sqlerrcode;
-	late->message = pstrdup(error->message);
-	late->image = heap_copy_minimal_tuple(left);
-	late->old_image = heap_copy_minimal_tuple(right);
-	task->batch.late_rows = lappend(task->batch.late_rows, late);
-	MemoryContextSwitchTo(old);
-}
-
-/* A pair under test, for sj_attempt(). */
-typedef struct PairTest
-{
-	SjTask	   *task;
-	MinimalTuple left;
-	MinimalTuple right;
-	bool		holds;
-} PairTest;
-
-static void
-test_pair(void *arg)
-{
-	PairTest   *test = arg;
-
-	test->holds = residual_holds(test->task, test->left, test->right);
-}
-
-/* The condition in a subtransaction: an error is the pair's, not the batch's. */
-static SjPairVerdict
-careful_verdict(SjTask *task, int64 left_seq, MinimalTuple left,
-				int64 right_seq, MinimalTuple right)
-{
-	PairTest	test = {task, left, right, false};
-	ErrorData  *error = sj_attempt(test_pair, &test,
-								  sj_error_is_of_expression);
-
-	if (error == NULL)
-		return test.holds ? SJ_PAIR_YES : SJ_PAIR_NO;
-	record_failed_pair(task, left_seq, left, right_seq, right, error);
-	return SJ_PAIR_FAILED;
-}
-
-/* SjOperator.verdict */
-static SjPairVerdict
-pair_verdict(void *arg, int64 left_seq, MinimalTuple left, int64 right_seq,
-			 MinimalTuple right)
-{
-	SjTask	   *task = arg;
-
-	if (sj_failed_before(task, SJ_OP_PAIR, SJ_LEFT, left_seq, right_seq))
-		return SJ_PAIR_FAILED;
-	if (task->careful)
-		return careful_verdict(task, left_seq, left, right_seq, right);
-	return residual_holds(task, left, right) ? SJ_PAIR_YES : SJ_PAIR_NO;
-}
+#include "worker/refusals.h"
 
 /* -- compiling ------------------------------------------------------------ */
 
@@ -170,7 +35,7 @@ sj_task_stop(SjTask *task, const char *reason)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the join %s", reason),
-			 errhint("The result stays as it is.  Drop the join and create it again.")));
+			 errhint("The result stays as it is.  sjoin.refresh_join() starts the join over if its definition is sound; otherwise drop it and create it again.")));
 }
 
 static void
@@ -202,22 +67,6 @@ open_pairs(SjTask *task)
 	task->pair_context->ecxt_innertuple = task->pair_slot[SJ_RIGHT];
 	task->residual = task->plan->residual == NIL ? NULL :
 		ExecInitQual(task->plan->residual, NULL);
-}
-
-static void
-set_operator(SjTask *task)
-{
-	SjOperator *op = &task->op;
-
-	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
-	{
-		op->pad[side] = task->query->pad[side];
-		op->reach[side] = sj_bounds_keep(&task->query->bounds, side);
-	}
-	op->final = sj_join_is_final(task->def);
-	op->same_key = same_key;
-	op->verdict = task->residual != NULL ? pair_verdict : NULL;
-	op->arg = task;
 }
 
 /* The owner of the result, whose rights the join has. */
@@ -269,7 +118,7 @@ sj_task_compile(SjTask *task)
 	open_pairs(task);
 	task->writer = sj_result_open(task->def, task->plan);
 	sj_sandbox_leave(&sandbox);
-	set_operator(task);
+	sj_task_set_operator(task);
 
 	MemoryContextSwitchTo(old);
 	if (task->has_position)
@@ -407,6 +256,7 @@ void
 sj_task_drop_state(SjTask *task)
 {
 	task->engine = NULL;
+	sj_refusals_forget(task);
 	task->slot->state_clean = false;
 	task->slot->state_root = SJ_NO_PAGE;
 	sj_arena_reset(sj_join_slot_number(task->slot) + 1);
@@ -439,7 +289,6 @@ sj_task_publish(SjTask *task)
 	sj_engine_stats(task->engine, &stats);
 	pg_atomic_write_u64(&slot->tick, task->position.tick);
 	pg_atomic_write_u64(&slot->watermark, (uint64) clock->watermark);
-	pg_atomic_write_u64(&slot->horizon, (uint64) clock->horizon);
 	pg_atomic_write_u64(&slot->rows_out, task->position.totals.rows_out);
 	pg_atomic_write_u64(&slot->rows_retracted,
 						task->position.totals.rows_retracted);
@@ -451,6 +300,18 @@ sj_task_publish(SjTask *task)
 	pg_atomic_write_u64(&slot->log_bytes, task->base_chunks * SJ_CHUNK_BYTES);
 	publish_input(task, SJ_LEFT, clock, &stats);
 	publish_input(task, SJ_RIGHT, clock, &stats);
+}
+
+/*
+ * What the join will not look at again, for those who delete rows.  Only when
+ * it is durable: after the commit of the position.
+ */
+void
+sj_task_publish_horizon(SjTask *task)
+{
+	pg_write_barrier();
+	pg_atomic_write_u64(&task->slot->horizon,
+						(uint64) sj_engine_clock(task->engine)->horizon);
 }
 
 /* -- life ----------------------------------------------------------------- */
@@ -472,6 +333,8 @@ sj_task_create(const SjJoinDef *def)
 	task->def->query = pstrdup(def->query);
 	task->def->start = DatumGetByteaPCopy(PointerGetDatum(def->start));
 	task->def->side_ttl = def->side_ttl ? pstrdup(def->side_ttl) : NULL;
+	task->def->notify_channel = NULL;
+	sj_task_set_channel(task, def->notify_channel);
 	task->recheck = true;
 	task->batch.context = AllocSetContextCreate(context, "sjoin batch",
 												ALLOCSET_DEFAULT_SIZES);
@@ -487,6 +350,16 @@ sj_task_create(const SjJoinDef *def)
 	task->slot->result = def->result;
 	sj_arena_open(&task->arena, sj_join_slot_number(task->slot) + 1);
 	return task;
+}
+
+/* Takes over the channel to notify; NULL: none. */
+void
+sj_task_set_channel(SjTask *task, const char *channel)
+{
+	if (task->def->notify_channel != NULL)
+		pfree(task->def->notify_channel);
+	task->def->notify_channel = channel == NULL ? NULL :
+		MemoryContextStrdup(task->context, channel);
 }
 
 /* Ends a task; 'forget' gives back its slot and state, too. */

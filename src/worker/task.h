@@ -47,6 +47,21 @@ typedef struct SjBatch
 	int			allocated;
 } SjBatch;
 
+/*
+ * What a transaction made of a row of one input: images in the form that
+ * sj_input_tuple() gives them; NULL: there was, or is, none.
+ */
+typedef struct SjEdge
+{
+	SjSide		side;
+	Oid			source;			/* partition; invalid: the stream itself */
+	MinimalTuple old;
+	MinimalTuple new;
+	int64		seq;			/* of its last record */
+} SjEdge;
+
+typedef struct SjRefusals SjRefusals;
+
 typedef struct SjTask
 {
 	/* life of the task */
@@ -87,9 +102,12 @@ typedef struct SjTask
 	bool		out_of_memory;	/* given up: the state does not fit */
 	bool		definition_lost;	/* given up: dropped or changed */
 
+	SjRefusals *refusals;	/* NULL: not needed so far */
+
 	/* while feeding */
 	bool		replaying;		/* rebuild: nothing is emitted or counted */
 	bool		careful;		/* errors of a pair are caught */
+	bool		reading_history;	/* rows that were there at its creation */
 	SjFailure  *known_failures;	/* rebuild: what failed then */
 	int			nknown_failures;
 } SjTask;
@@ -97,11 +115,13 @@ typedef struct SjTask
 /* task.c */
 extern SjTask *sj_task_create(const SjJoinDef *def);
 extern void sj_task_close(SjTask *task, bool forget);
+extern void sj_task_set_channel(SjTask *task, const char *channel);
 /* (Re)compiles; error when the definition vanished or changed. */
 extern void sj_task_compile(SjTask *task);
 extern void sj_task_settings(SjTask *task, SjLogSettings *settings);
 extern void sj_task_apply_settings(SjTask *task, const SjLogSettings *settings);
 extern void sj_task_publish(SjTask *task);
+extern void sj_task_publish_horizon(SjTask *task);
 extern void sj_task_state_is_clean(SjTask *task);
 extern void sj_task_drop_state(SjTask *task);
 extern void sj_task_create_state(SjTask *task, const SjClock *clock);
@@ -109,20 +129,38 @@ extern void sj_task_set_tick(SjTask *task, SjTick **to, const SjTick *tick);
 extern void sj_clock_to_log(const SjClock *clock, SjLogClock *log_clock);
 extern void sj_clock_from_log(const SjLogClock *log_clock, SjClock *clock);
 
+/* operator.c */
+extern void sj_task_set_operator(SjTask *task);
 extern bool sj_failed_before(const SjTask *task, char op, SjSide side,
-							 int64 seq, int64 other_seq);
+							 int64 seq);
 
 /* feed.c */
 extern bool sj_feed_tick(SjTask *task, SjBatch *batch, const SjTick *before,
 						 const SjTick *tick, int stop_after_txns,
 						 int64 max_rows);
-extern void sj_feed_image(SjTask *task, SjBatch *batch, SjSide side,
-						  SjImageLayout *layout, MinimalTuple image,
-						  int64 seq, TimestampTz captured_at);
 extern void sj_feed_image_safely(SjTask *task, SjBatch *batch, SjSide side,
 								 SjImageLayout *layout, MinimalTuple image,
-								 int64 seq, TimestampTz captured_at);
+								 Oid source, int64 seq,
+								 TimestampTz captured_at);
+extern void sj_feed_reject(SjTask *task, SjBatch *batch, const SjLateRow *row,
+						   const ErrorData *error);
 extern void sj_no_memory(SjTask *task) pg_attribute_noreturn();
+
+/* change.c */
+extern void sj_change_apply(SjTask *task, SjBatch *batch, const SjEdge *edge);
+extern void sj_change_apply_safely(SjTask *task, SjBatch *batch,
+								   const SjEdge *edge);
+extern void sj_change_truncate(SjTask *task, SjBatch *batch, SjSide side,
+							   Oid source, int64 seq);
+
+/* versions.c */
+extern void sj_versions_set_operator(SjTask *task);
+extern int64 sj_version_number(const SjTask *task, int64 seq);
+extern List *sj_versions_note(const SjTask *task, List *late_rows);
+
+/* notify.c: one NOTIFY for what a batch has written to the result */
+extern void sj_notify_written(const SjTask *task, const SjPosition *position,
+							  int64 rows, int64 retracted);
 
 /* rebuild.c */
 extern void sj_task_rebuild(SjTask *task);
@@ -133,6 +171,7 @@ extern bool sj_task_wants_checkpoint(const SjTask *task);
 extern void sj_task_start(SjTask *task, const SjTick *latest);
 
 /* batch.c */
+extern int64 sj_task_batch_rows(const SjTask *task);
 extern bool sj_task_run_batch(SjTask *task, const SjTick *latest);
 extern void sj_batch_write(SjTask *task, SjBatch *batch);
 extern void sj_batch_reset(SjTask *task, SjBatch *batch);

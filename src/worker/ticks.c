@@ -73,6 +73,8 @@ sj_worker_take_tick(void)
 	{
 		tick = sj_tick_take(sj_worker_next_tick(), GetActiveSnapshot());
 		sj_tick_store(tick);
+		/* rows of the transaction that pauses a join wait already */
+		sj_worker_note_paused(GetActiveSnapshot());
 		set_config_option("synchronous_commit", "off", PGC_USERSET,
 						  PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 		MemoryContextSwitchTo(sj_worker.turn);

@@ -25,31 +25,17 @@
 #include "utils/snapmgr.h"
 #include "worker/window.h"
 
-typedef struct ImageKey
-{
-	pg_uuid_t	hash;
-	int32		side;
-} ImageKey;
-
 typedef struct ImageCount
 {
-	ImageKey	key;
+	SjImageKey	key;
 	int64		n;				/* came less went */
 	MinimalTuple image;
 } ImageCount;
 
 static void
-set_key(ImageKey *key, const SjTaskInput *input, MinimalTuple image)
-{
-	memset(key, 0, sizeof(ImageKey));
-	key->side = input->side;
-	sj_tuple_hash(input->plan, image, &key->hash);
-}
-
-static void
 make_hash(SjWindow *window)
 {
-	HASHCTL		ctl = {.keysize = sizeof(ImageKey),
+	HASHCTL		ctl = {.keysize = sizeof(SjImageKey),
 		.entrysize = sizeof(ImageCount),.hcxt = CurrentMemoryContext};
 
 	window->net = hash_create("sjoin window", 1024, &ctl,
@@ -58,16 +44,16 @@ make_hash(SjWindow *window)
 
 static void
 count_image(SjWindow *window, SjTaskInput *input, SjImageLayout *layout,
-			MinimalTuple image, int n)
+			Oid source, MinimalTuple image, int n)
 {
 	MinimalTuple tuple = sj_input_tuple(input, layout, image);
-	ImageKey	key;
+	SjImageKey	key;
 	ImageCount *count;
 	bool		found;
 
 	if (window->net == NULL)
 		make_hash(window);
-	set_key(&key, input, tuple);
+	sj_image_key(input->plan, input->side, source, tuple, &key);
 	count = hash_search(window->net, &key, HASH_ENTER, &found);
 	if (!found)
 	{
@@ -79,19 +65,23 @@ count_image(SjWindow *window, SjTaskInput *input, SjImageLayout *layout,
 
 static void
 count_record(SjWindow *window, SjTaskInput *input, SjImageLayout *layout,
-			 SjLogRecord *record)
+			 Oid source, SjLogRecord *record)
 {
 	switch (record->op)
 	{
 		case SJ_OP_INSERT:
-			count_image(window, input, layout, SJ_RECORD_IMAGE(record), 1);
+			count_image(window, input, layout, source,
+						SJ_RECORD_IMAGE(record), 1);
 			break;
 		case SJ_OP_UPDATE:
-			count_image(window, input, layout, SJ_RECORD_IMAGE(record), 1);
-			count_image(window, input, layout, SJ_RECORD_OLD_IMAGE(record), -1);
+			count_image(window, input, layout, source,
+						SJ_RECORD_IMAGE(record), 1);
+			count_image(window, input, layout, source,
+						SJ_RECORD_OLD_IMAGE(record), -1);
 			break;
 		case SJ_OP_DELETE:
-			count_image(window, input, layout, SJ_RECORD_IMAGE(record), -1);
+			count_image(window, input, layout, source,
+						SJ_RECORD_IMAGE(record), -1);
 			break;
 		default:
 			break;
@@ -110,20 +100,9 @@ count_chunk(SjTask *task, SjWindow *window, const SjChunk *chunk)
 		for (space = chunk->data;
 			 layout != NULL && space < chunk->data + chunk->len;
 			 space += ((SjLogRecord *) space)->size)
-			count_record(window, input, layout, (SjLogRecord *) space);
+			count_record(window, input, layout, chunk->source,
+						 (SjLogRecord *) space);
 	}
-}
-
-static SjTime
-time_of(const SjTaskInput *input, MinimalTuple image)
-{
-	HeapTupleData htup = sj_heap_tuple(image);
-	bool		isnull;
-	Datum		value;
-
-	value = heap_getattr(&htup, input->plan->time_index + 1,
-						 input->plan->desc, &isnull);
-	return isnull ? SJ_TIME_MAX : DatumGetInt64(value);
 }
 
 static int
@@ -159,9 +138,12 @@ collect_bygones(SjTask *task, SjWindow *window)
 			}
 			bygone = &window->bygones[window->nbygones++];
 			bygone->side = count->key.side;
+			bygone->source = count->key.source;
 			bygone->image = count->image;
-			bygone->event_time = time_of(&task->input[bygone->side],
-										 count->image);
+			bygone->event_time =
+				sj_input_tuple_time(&task->input[bygone->side], count->image);
+			if (bygone->event_time == SJ_TIME_MIN)
+				bygone->event_time = SJ_TIME_MAX;	/* as the query sorts */
 		}
 	}
 	qsort(window->bygones, window->nbygones, sizeof(SjBygone),
@@ -191,14 +173,15 @@ sj_window_read(SjTask *task, SjWindow *window)
 }
 
 bool
-sj_window_takes(SjWindow *window, const SjTaskInput *input, MinimalTuple image)
+sj_window_takes(SjWindow *window, const SjTaskInput *input, Oid source,
+				MinimalTuple image)
 {
-	ImageKey	key;
+	SjImageKey	key;
 	ImageCount *count;
 
 	if (window->net == NULL)
 		return false;
-	set_key(&key, input, image);
+	sj_image_key(input->plan, input->side, source, image, &key);
 	count = hash_search(window->net, &key, HASH_FIND, NULL);
 	if (count == NULL || count->n <= 0)
 		return false;

@@ -20,6 +20,7 @@
 typedef struct SjBygone
 {
 	SjSide		side;
+	Oid			source;			/* partition that it was in */
 	SjTime		event_time;		/* SJ_TIME_MAX: NULL */
 	MinimalTuple image;
 } SjBygone;
@@ -35,10 +36,10 @@ typedef struct SjWindow
 extern void sj_window_read(SjTask *task, SjWindow *window);
 
 /*
- * Has the image, read from the table, come with the window?  Each time it
+ * Has the image, a tuple of the input, come with the window?  Each time it
  * says so it takes one such image for granted.
  */
 extern bool sj_window_takes(SjWindow *window, const SjTaskInput *input,
-							MinimalTuple image);
+							Oid source, MinimalTuple image);
 
 #endif							/* SJ_WINDOW_H */

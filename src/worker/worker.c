@@ -53,6 +53,24 @@ sj_commit(void)
 	MemoryContextSwitchTo(sj_worker.turn);
 }
 
+/*
+ * Something that the task depends on has changed: it compiles anew, and if it
+ * has failed, that may help.  The back-off begins again, so that the task is
+ * tried soon and still no hostile stream of changes can keep it busy.
+ */
+static void
+look_again(SjTask *task)
+{
+	TimestampTz soon = GetCurrentTimestamp() + (int64) sj_restart_delay * 1000;
+
+	task->recheck = true;
+	if (task->retry_at != DT_NOEND && task->retry_at > soon)
+	{
+		task->retry_at = soon;
+		task->failures = 0;
+	}
+}
+
 static void
 relation_changed(Datum arg, Oid relid)
 {
@@ -66,7 +84,7 @@ relation_changed(Datum arg, Oid relid)
 			relid == task->def->definition ||
 			relid == task->def->input[SJ_LEFT] ||
 			relid == task->def->input[SJ_RIGHT])
-			task->recheck = true;
+			look_again(task);
 	}
 }
 
@@ -77,7 +95,7 @@ something_changed(Datum arg, int cacheid, uint32 hashvalue)
 	ListCell   *lc;
 
 	foreach(lc, sj_worker.tasks)
-		((SjTask *) lfirst(lc))->recheck = true;
+		look_again(lfirst(lc));
 }
 
 static void
@@ -187,6 +205,7 @@ start_up(int slot_number)
 	CacheRegisterSyscacheCallback(PROCOID, something_changed, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, something_changed, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, something_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, something_changed, (Datum) 0);
 	pgstat_report_appname("sjoin worker");
 }
 
@@ -221,6 +240,8 @@ time_to_sleep(bool more)
 	{
 		SjTask	   *task = lfirst(lc);
 
+		if (task->def->paused)
+			continue;
 		if (task->retry_at != 0 && task->retry_at != DT_NOEND)
 			sleep_ms = Min(sleep_ms,
 						   TimestampDifferenceMilliseconds(now,
@@ -252,7 +273,7 @@ take_turn(void)
 	if (sj_worker.latest != NULL)
 		sj_worker.needed_xmin = sj_worker.latest->xmin;
 	if (sj_worker.read_definitions || slot_may_be_free() ||
-		pg_atomic_read_u64(&sj_worker.slot->definitions) != sj_worker.definitions)
+		sj_worker_definitions_changed())
 		sj_worker_read_definitions();
 	leave_if_idle();
 	if (sj_worker_tick_is_due() || sj_worker.latest == NULL)

@@ -17,6 +17,7 @@
 #include "log/tick.h"
 #include "nodes/pg_list.h"
 #include "shmem.h"
+#include "utils/snapshot.h"
 #include "worker/task.h"
 
 /* How often to look for what nobody announced, in ms. */
@@ -63,6 +64,13 @@ extern void sj_worker_take_tick(void);
 
 /* schedule.c */
 extern void sj_worker_read_definitions(void);
+/*
+ * Have definitions been changed since they were read?  With a lock on the
+ * result of a join that whoever changed it has had, too, the answer holds.
+ */
+extern bool sj_worker_definitions_changed(void);
+/* Joins that are paused as of the snapshot run no more batches. */
+extern void sj_worker_note_paused(Snapshot snapshot);
 extern bool sj_worker_run_tasks(void);
 
 /* upkeep.c */

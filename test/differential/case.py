@@ -2,17 +2,25 @@
 
 A unit of the model's time is one microsecond, millisecond, second or minute, drawn per case.  The same
 configuration can be written in SQL in many ways; which one is drawn from the case's own `render` seed, so that a
-case printed on failure is replayed with the same spelling.
+case printed on failure is replayed with the same spelling.  Drawn from it, too: whether the tables are partitioned,
+have a primary key, have rows that equal each other (`bag`: ids repeat), have a trigger that changes a second row.
 """
 import datetime
-import io
 import random
 from collections import Counter
+
+from writer import Writer
 
 BASE = datetime.datetime(2024, 1, 1)
 UNITS = {"us": "microseconds", "ms": "milliseconds", "s": "seconds", "min": "minutes"}
 SCALE = {"us": 1, "ms": 10**3, "s": 10**6, "min": 60 * 10**6}
-REASONS_KEPT = ("late", "null_event_time", "infinite")
+IDS_OF_BAGS = 3
+BOUNDARY = 30                                         # between the partitions of a table partitioned by time
+PARTITIONS = {                                        # by: clause, bounds of p0 and p1
+    "list": ("LIST (k)", "FOR VALUES IN (1, NULL)", "DEFAULT"),
+    "hash": ("HASH (k)", "FOR VALUES WITH (MODULUS 2, REMAINDER 0)", "FOR VALUES WITH (MODULUS 2, REMAINDER 1)"),
+    "range": ("RANGE (ts)", "FOR VALUES FROM (MINVALUE) TO ('%s')", "DEFAULT"),
+}
 
 
 class Case:
@@ -24,8 +32,36 @@ class Case:
         self.unit = "s" if config.get("max_future") is not None else rng.choice(list(UNITS))
         self.time_type = rng.choice(["timestamptz", "timestamptz", "timestamp"])
         self.swapped = rng.random() < .5              # the join written from the right table's side
+        self.columns = rng.choice([2, 4, 6])
+        self.bag = rng.random() < .2
+        self.partitioned = rng.choice([None, None, None, "list", "hash", "range"])
+        self.keyed = not self.bag and not self.partitioned and rng.random() < .5
+        self.chained = not self.bag and rng.random() < .3
         self.rng = rng
         self.self_join = config.get("self_join", False)
+
+    # -- what the model is told
+    def shown(self, i):
+        return i % IDS_OF_BAGS if self.bag else i
+
+    def captured(self, side, image):
+        """What the trigger sees of a row: columns that the join needs."""
+        needs_v = self.columns > 2 or self.config["residual"] or self.config["filter"][side] is not None
+        return image._replace(id=self.shown(image.id), v=image.v if needs_v else None)
+
+    def partition(self, side, image):
+        return self.partition_of(image.key, self.time(image.ts)) if self.partitioned else None
+
+    def partition_of(self, k, stamp):
+        """The partition of a row, its event time as text."""
+        if self.partitioned == "list":
+            return "p0" if k in (1, None) else "p1"
+        if self.partitioned == "hash":                # so does PostgreSQL; NULL is in the first
+            return "p0" if k in (1, 2, None) else "p1"
+        return "p0" if stamp == "-infinity" or stamp is not None and stamp < self.time(BOUNDARY) else "p1"
+
+    def partitions(self):
+        return ["p0", "p1"] if self.partitioned else []
 
     # -- values
     def interval(self, n):
@@ -52,17 +88,40 @@ class Case:
         return self.time(t).removesuffix("+00") + "+00"
 
     # -- definitions
-    def tables(self, schema):
+    def tables(self, schema, prepared):
         self.schema = schema
-        for name in ("l",) if self.self_join else ("l", "r"):
-            yield "CREATE TABLE %s.%s (id bigint, k int, ts %s, v int)" % (schema, name, self.time_type)
+        self.writer = Writer(self, prepared)
+        if self.chained:
+            yield CHAIN % schema
+        for table in self.names():
+            yield "CREATE TABLE %s (id bigint%s, k int, ts %s, v int)%s" % (
+                table, " PRIMARY KEY" if self.keyed else "", self.time_type,
+                " PARTITION BY " + PARTITIONS[self.partitioned][0] if self.partitioned else "")
+            for i, part in enumerate(self.partitions()):
+                bounds = PARTITIONS[self.partitioned][i + 1]
+                yield from self.make_partition(table, part, bounds % self.time(BOUNDARY) if "%" in bounds else bounds)
+            if self.chained:
+                yield "CREATE TRIGGER zz AFTER INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION %s.chain()" % (table, schema)
+
+    def make_partition(self, table, part, bounds):
+        """As a partition, or attached and with the columns in another order."""
+        if self.rng.random() < .5:
+            yield "CREATE TABLE %s_%s PARTITION OF %s %s" % (table, part, table, bounds)
+            return
+        yield "CREATE TABLE %s_%s (junk text, v int, ts %s, id bigint, k int)" % (table, part, self.time_type)
+        yield "ALTER TABLE %s_%s DROP COLUMN junk" % (table, part)
+        yield "ALTER TABLE %s ATTACH PARTITION %s_%s %s" % (table, table, part, bounds)
+
+    def names(self):
+        return ["%s.%s" % (self.schema, name) for name in (("l",) if self.self_join else ("l", "r"))]
 
     def streams(self):
         future = self.config.get("max_future")
         for i, name in enumerate(("l",) if self.self_join else ("l", "r")):
-            yield ("SELECT sjoin.create_stream('%s.%s', 'ts', watermark_delay => %s, idle_timeout => '0'%s)"
+            yield ("SELECT sjoin.create_stream('%s.%s', 'ts', watermark_delay => %s, idle_timeout => '0'%s%s)"
                    % (self.schema, name, self.interval(self.config["delay"][i]),
-                      "" if future is None else ", max_future => " + self.interval(future)))
+                      "" if future is None else ", max_future => " + self.interval(future),
+                      ", upsert_key => '{k}'" if self.config.get("upsert_key") and i == 0 else ""))
 
     def query(self):
         c, rng = self.config, self.rng
@@ -88,7 +147,7 @@ class Case:
 
     def select(self):
         columns = ["l.id AS l_id", "r.id AS r_id", "l.v AS l_v", "r.v AS r_v", "l.ts AS l_ts", "r.ts AS r_ts"]
-        return "SELECT " + ", ".join(columns[:self.rng.choice([2, 4, 6])])
+        return "SELECT " + ", ".join(columns[:self.columns])
 
     def bounds(self):
         """The time range of an interval join, in one of its spellings."""
@@ -136,37 +195,25 @@ class Case:
     # -- steps
     def run_step(self, cursor, step):
         if "txn" in step:
-            self.transaction(cursor, step["txn"])
+            self.writer.transaction(cursor, step["txn"])
         for side, t in step.get("wm", {}).items():
             cursor.execute("SELECT sjoin.advance_watermark(%s, %s)", (self.table(side), self.time_with_zone(t)))
 
     def table(self, side):
         return "%s.%s" % (self.schema, "l" if self.self_join else side.lower())
 
-    def transaction(self, cursor, ops):
-        """Inserts the rows of one step, one of several ways; a rolled-back savepoint in it leaves nothing."""
-        cursor.execute("BEGIN")
-        if self.rng.random() < .15:
-            cursor.execute("SAVEPOINT s")
-            cursor.execute("INSERT INTO %s VALUES (-1, 1, %%s, 3)" % self.table("L"), (self.time(10**4),))
-            cursor.execute("ROLLBACK TO s")
-        way = self.rng.choice(["insert", "insert", "values", "copy", "savepoint"])
-        for side, rows in grouped(ops) if way in ("values", "copy") else ((op[0], [op]) for op in ops):
-            self.write(cursor, way, side, [(op[2], op[3], self.time(op[4]), op[5]) for op in rows])
-        cursor.execute("COMMIT")
-
-    def write(self, cursor, way, side, rows):
-        table = self.table(side)
-        if way == "copy":
-            lines = "".join("\t".join("\\N" if x is None else str(x) for x in row) + "\n" for row in rows)
-            cursor.copy_expert("COPY %s FROM STDIN" % table, io.StringIO(lines))
-            return
-        if way == "savepoint":
-            cursor.execute("SAVEPOINT w")
-        cursor.execute("INSERT INTO %s VALUES %s" % (table, ", ".join(["(%s, %s, %s, %s)"] * len(rows))),
-                       [x for row in rows for x in row])
-        if way == "savepoint":
-            cursor.execute("RELEASE w")
+    def rows_there(self, steps):
+        """What the steps leave in the tables, as one transaction of insertions."""
+        rows = {}
+        for op in (op for step in steps for op in step["txn"]):
+            if op[1] == "T":
+                rows = {key: row for key, row in rows.items() if key[0] != op[0] or len(op) > 2 and
+                        self.partition_of(row[3], self.time(row[4])) != op[2]}
+            elif op[1] == "D":
+                rows.pop((op[0], op[2]), None)
+            elif op[1] == "I" or (op[0], op[2]) in rows:
+                rows[op[0], op[2]] = [op[0], "I"] + op[2:]
+        return {"txn": list(rows.values())}
 
     # -- answers
     def result(self, cursor):
@@ -178,13 +225,30 @@ class Case:
                        (self.schema + ".result",))
         return Counter(cursor.fetchall())
 
+    def strangers(self, cursor):
+        """Rows of the tables that should not be there, or are not: the fault of this program."""
+        wrong = []
+        for table, rows in self.writer.current.items():
+            cursor.execute("SELECT id, k, (ts %s)::text, v FROM %s" % (
+                "AT TIME ZONE 'UTC'" if self.time_type == "timestamptz" else "", table))
+            found = Counter(cursor.fetchall())
+            want = Counter((i, k, ts and short_stamp(ts), v) for i, k, ts, v in rows.values())
+            wrong += ["%s: %s" % (table, list(((found - want) + (want - found)).elements()))] if found != want else []
+        return wrong
 
-def grouped(ops):
-    """Runs of operations on the same side."""
-    runs = []
-    for op in ops:
-        if runs and runs[-1][0] == op[0]:
-            runs[-1][1].append(op)
-        else:
-            runs.append((op[0], [op]))
-    return runs
+
+def short_stamp(stamp):
+    """As PostgreSQL writes it: no zone, no zeros at the end of the fraction."""
+    stamp = stamp.removesuffix("+00")
+    return stamp.rstrip("0") if "." in stamp else stamp
+
+
+# A trigger of the user's: when the row named by sjoin_case.row has been changed, it does what sjoin_case.todo says.
+CHAIN = """CREATE FUNCTION %s.chain() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.id::text = current_setting('sjoin_case.row', true) THEN
+        PERFORM set_config('sjoin_case.row', '', true);
+        EXECUTE current_setting('sjoin_case.todo');
+    END IF;
+    RETURN NULL;
+END $$"""

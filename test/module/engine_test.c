@@ -8,7 +8,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "test_engine.h"
+#include "test_fixture.h"
 
 #include "fmgr.h"
 #include "funcapi.h"
@@ -17,81 +17,6 @@
 #include "utils/builtins.h"
 
 PG_MODULE_MAGIC;
-
-#define MINUTE (60 * USECS_PER_SEC)
-
-/* An interval join 0 .. 5 minutes in an arena of so many pages. */
-typedef struct Fixture
-{
-	TestOperator test;
-	TestArena  *arena;
-	SjEngine   *engine;
-	int64		seq;
-} Fixture;
-
-static void
-set_up(Fixture *fixture, uint32 npages, bool outer_join)
-{
-	test_operator_init(&fixture->test);
-	fixture->test.op.pad[SJ_LEFT] = outer_join;
-	fixture->test.op.verdict = NULL;
-	fixture->test.bounds.lower.known = true;
-	fixture->test.bounds.upper.known = true;
-	fixture->test.bounds.upper.usec = 5 * MINUTE;
-	fixture->test.op.reach[SJ_LEFT] = 5 * MINUTE;
-	fixture->arena = test_arena_create(npages);
-	fixture->engine = sj_engine_create(&fixture->arena->arena,
-									   &fixture->test.op, NULL);
-	fixture->seq = 0;
-}
-
-static void
-tear_down(Fixture *fixture)
-{
-	sj_engine_destroy(fixture->engine);
-	test_arena_free(fixture->arena);
-}
-
-static SjInsertResult
-insert(Fixture *fixture, SjSide side, int64 key, SjTime event_time,
-	   uint32 filler)
-{
-	TestTuple  *tuple = test_tuple(true, key, ++fixture->seq, filler);
-	SjInsertResult result;
-	SjEvent		event;
-
-	test_event(&fixture->test, &event, side, event_time, tuple);
-	result = sj_engine_insert(fixture->engine, &event);
-	pfree(tuple);
-	CHECK_FOR_INTERRUPTS();
-	return result;
-}
-
-/* Moves both inputs on and ends the batch. */
-static void
-advance_to(Fixture *fixture, SjTime watermark)
-{
-	sj_engine_advance(fixture->engine, SJ_LEFT, watermark);
-	sj_engine_advance(fixture->engine, SJ_RIGHT, watermark);
-	sj_engine_end_step(fixture->engine);
-	sj_engine_end_batch(fixture->engine);
-}
-
-static void
-check(bool condition, const char *what)
-{
-	if (!condition)
-		elog(ERROR, "failed: %s", what);
-}
-
-static uint64
-rows_in_state(Fixture *fixture)
-{
-	SjEngineStats stats;
-
-	sj_engine_stats(fixture->engine, &stats);
-	return stats.rows[SJ_LEFT] + stats.rows[SJ_RIGHT];
-}
 
 PG_FUNCTION_INFO_V1(sj_test_engine_memory);
 
@@ -309,7 +234,7 @@ sj_test_engine_bench(PG_FUNCTION_ARGS)
 		SjEvent		event;
 
 		tuple->key = i / 2000 * 1000 + i % 1000;
-		tuple->seq = i + 1;
+		tuple->image = i + 1;
 		test_event(&fixture.test, &event, side,
 				   tuple->key * 1000 + side, tuple);
 		if (sj_engine_insert(fixture.engine, &event) != SJ_INSERTED)

@@ -1,8 +1,9 @@
 -- Unit tests of sjoin's parts.  Each function raises an error that says what
 -- differs; 'random' tests name the seed to run again.
 
--- The engine against a nested loop over everything it took in: 'rounds' random
--- joins, the first with this seed.  Returns the number of rows inserted.
+-- The engine against a nested loop over everything it took in and did not take
+-- out again: 'rounds' random joins, the first with this seed.  Returns the
+-- number of rows inserted, replaced and deleted.
 CREATE FUNCTION engine_random(seed bigint, rounds int) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'sj_test_engine_random' LANGUAGE C STRICT;
 
@@ -15,6 +16,26 @@ CREATE FUNCTION engine_one_key(n int) RETURNS void
 	AS 'MODULE_PATHNAME', 'sj_test_engine_one_key' LANGUAGE C STRICT;
 CREATE FUNCTION engine_far_apart() RETURNS void
 	AS 'MODULE_PATHNAME', 'sj_test_engine_far_apart' LANGUAGE C STRICT;
+
+-- The same of changes and deletions; see change_test.c.
+CREATE FUNCTION engine_compaction() RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_engine_compaction' LANGUAGE C STRICT;
+CREATE FUNCTION engine_churn(n int) RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_engine_churn' LANGUAGE C STRICT;
+CREATE FUNCTION engine_deadlines(n int) RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_engine_deadlines' LANGUAGE C STRICT;
+CREATE FUNCTION engine_keyless() RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_engine_keyless' LANGUAGE C STRICT;
+CREATE FUNCTION engine_steps() RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_engine_steps' LANGUAGE C STRICT;
+CREATE FUNCTION engine_versions() RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_engine_versions' LANGUAGE C STRICT;
+CREATE FUNCTION engine_version_memory(n int) RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_engine_version_memory' LANGUAGE C STRICT;
+CREATE FUNCTION engine_large_rows() RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_engine_large_rows' LANGUAGE C STRICT;
+CREATE FUNCTION engine_detached() RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_engine_detached' LANGUAGE C STRICT;
 
 -- What a calendar bound makes of one row, for comparison with SQL.
 CREATE FUNCTION bounds_reach(lower interval, upper interval,
@@ -95,3 +116,58 @@ CREATE FUNCTION engine_bench(n int, outer_join boolean DEFAULT false)
 -- NULL: back to the real time.
 CREATE FUNCTION set_clock(now timestamptz) RETURNS void
 	AS 'MODULE_PATHNAME', 'sjoin_test_set_clock' LANGUAGE C;
+
+-- The captured records that are in the event log, in the order of their
+-- numbers.  For a superuser; on a little-endian machine.
+CREATE FUNCTION log_records(OUT seq bigint, OUT op "char", OUT layout int,
+							OUT stream regclass, OUT source regclass,
+							OUT changes boolean, OUT xid xid8)
+	RETURNS SETOF record LANGUAGE plpgsql AS $$
+DECLARE
+	chunk record;
+	place int;
+BEGIN
+	FOR chunk IN SELECT c.* FROM (TABLE sjoin.log_0 UNION ALL TABLE sjoin.log_1
+			UNION ALL TABLE sjoin.log_2 UNION ALL TABLE sjoin.log_3) c
+		WHERE c.layout > 0 ORDER BY c.seq
+	LOOP
+		seq := chunk.seq;
+		layout := chunk.layout;
+		stream := (SELECT l.relid FROM sjoin.layout l WHERE l.layout = chunk.layout);
+		source := nullif(chunk.source, 0);
+		changes := chunk.changes;
+		xid := chunk.xid;
+		place := 0;
+		WHILE place < length(chunk.data) LOOP
+			op := chr(get_byte(chunk.data, place + 4));
+			RETURN NEXT;
+			seq := seq + 1;
+			place := place + get_byte(chunk.data, place) +
+				(get_byte(chunk.data, place + 1) << 8) +
+				(get_byte(chunk.data, place + 2) << 16) +
+				(get_byte(chunk.data, place + 3) << 24);
+		END LOOP;
+		IF seq <> chunk.seq + chunk.n THEN
+			RAISE EXCEPTION 'chunk % has % records, not %', chunk.seq, seq - chunk.seq, chunk.n;
+		END IF;
+	END LOOP;
+END $$;
+
+-- The same as a text, a word for each source: 'p_1:ITI p_2:I'.  Records of the
+-- current transaction are not there yet.
+CREATE FUNCTION log_text(after bigint DEFAULT 0) RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(word, ' ' ORDER BY word) FROM (
+		SELECT coalesce(source::text, stream::text, layout::text) || ':' ||
+			string_agg(op::text, '' ORDER BY seq) AS word
+		  FROM sjoin_test.log_records() WHERE seq > after AND op <> 'W'
+		 GROUP BY source, stream, layout) w $$;
+CREATE FUNCTION log_end() RETURNS bigint LANGUAGE sql AS $$
+	SELECT coalesce(max(seq), 0) FROM sjoin_test.log_records() $$;
+-- Writes changes that a query makes up to the result of a join, as one batch:
+-- columns step int4, sign int4, update bool, left_seq int8, l, right_seq int8,
+-- r, where l and r are rows of the join's inputs and a missing side has no seq.
+CREATE FUNCTION write_changes(result regclass, changes text,
+							  careful boolean DEFAULT false,
+							  OUT inserted bigint, OUT retracted bigint)
+	RETURNS record
+	AS 'MODULE_PATHNAME', 'sj_test_write_changes' LANGUAGE C STRICT;

@@ -4,7 +4,8 @@
  *	  An SjArena in palloc'd memory that watches what is done with it.
  *
  * Fresh and freed pages are filled with a pattern, so that reading what was
- * never written, or no longer belongs to the reader, shows.
+ * never written, or no longer belongs to the reader, shows.  Compiled with
+ * USE_VALGRIND it is told of it, too.
  *
  * IDENTIFICATION
  *	  test/module/test_arena.c
@@ -13,6 +14,7 @@
  */
 #include "test_engine.h"
 
+#include "utils/memdebug.h"
 #include "utils/memutils.h"
 
 #define PATTERN 0xA5
@@ -57,7 +59,11 @@ test_alloc(SjArena *arena, uint32 npages)
 	memset(test->used + page, true, npages);
 	test->nused += npages;
 	test->from = page + npages;
+	VALGRIND_MAKE_MEM_UNDEFINED(SJ_PAGE(arena, page),
+								(Size) npages * SJ_PAGE_SIZE);
 	memset(SJ_PAGE(arena, page), PATTERN, (Size) npages * SJ_PAGE_SIZE);
+	VALGRIND_MAKE_MEM_UNDEFINED(SJ_PAGE(arena, page),
+								(Size) npages * SJ_PAGE_SIZE);
 	return page;
 }
 
@@ -74,6 +80,8 @@ test_free(SjArena *arena, uint32 page, uint32 npages)
 	}
 	test->nused -= npages;
 	memset(SJ_PAGE(arena, page), PATTERN, (Size) npages * SJ_PAGE_SIZE);
+	VALGRIND_MAKE_MEM_NOACCESS(SJ_PAGE(arena, page),
+							   (Size) npages * SJ_PAGE_SIZE);
 }
 
 static char *
@@ -82,6 +90,13 @@ alloc_pages(uint32 npages)
 	return MemoryContextAllocExtended(CurrentMemoryContext,
 									  (Size) npages * SJ_PAGE_SIZE,
 									  MCXT_ALLOC_HUGE);
+}
+
+static void
+free_pages(char *base, uint32 npages)
+{
+	VALGRIND_MAKE_MEM_UNDEFINED(base, (Size) npages * SJ_PAGE_SIZE);
+	pfree(base);
 }
 
 TestArena *
@@ -114,9 +129,10 @@ test_arena_move(TestArena *test)
 			continue;
 		memcpy(new + at, old + at, SJ_PAGE_SIZE);
 		memset(old + at, PATTERN, SJ_PAGE_SIZE);
+		VALGRIND_MAKE_MEM_NOACCESS(old + at, SJ_PAGE_SIZE);
 	}
 	test->arena.base = new;
-	pfree(old);
+	free_pages(old, test->npages);
 }
 
 void
@@ -124,7 +140,7 @@ test_arena_free(TestArena *test)
 {
 	if (test->nused != 0)
 		elog(ERROR, "%u pages were not given back", test->nused);
-	pfree(test->arena.base);
+	free_pages(test->arena.base, test->npages);
 	pfree(test->used);
 	pfree(test);
 }

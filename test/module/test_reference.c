@@ -2,7 +2,8 @@
  *
  * test_reference.c
  *	  What a join's result has to be: a nested loop over everything that was
- *	  ever accepted, written from the rules (R1, T2-T5, T10).
+ *	  ever accepted and not taken out again, written from the rules (R1, R5,
+ *	  T2-T5, T10).
  *
  * IDENTIFICATION
  *	  test/module/test_reference.c
@@ -22,6 +23,8 @@ reference_create(const TestOperator *test)
 	ref->allowed_lateness = test->op.allowed_lateness;
 	ref->max_rows = 64;
 	ref->row = palloc(ref->max_rows * sizeof(RefRow));
+	ref->max_ever = 64;
+	ref->ever = palloc(ref->max_ever * sizeof(RefRow));
 	ref->seen = palloc(MAX_SEEN * sizeof(RefRow));
 	ref->moves = palloc(MAX_SEEN * sizeof(bool));
 	ref->clock.watermark = SJ_TIME_MIN;
@@ -35,23 +38,186 @@ reference_create(const TestOperator *test)
 	return ref;
 }
 
-/* Sees a row; false when it is late. */
-bool
-reference_insert(Reference *ref, const RefRow *row, bool moves_watermark)
+void
+reference_see(Reference *ref, const RefRow *row, bool moves_watermark)
 {
 	Assert(ref->nseen < MAX_SEEN);
 	ref->seen[ref->nseen] = *row;
 	ref->moves[ref->nseen++] = moves_watermark;
+}
 
-	if (row->event_time < ref->clock.horizon)
+static bool
+is_late(const Reference *ref, const RefRow *row)
+{
+	return row->event_time < ref->clock.horizon;
+}
+
+static bool
+has_entity(const Reference *ref, const RefRow *row)
+{
+	return ref->test->op.upsert[row->side] && row->entity != 0;
+}
+
+/* Can it be in the result, or replace what is? */
+static bool
+matters(const Reference *ref, const RefRow *row)
+{
+	return row->has_key || ref->test->op.pad[row->side] ||
+		has_entity(ref, row);
+}
+
+/* Has a newer version within reach ever been accepted? */
+bool
+reference_is_replaced(const Reference *ref, const RefRow *row)
+{
+	if (!has_entity(ref, row))
 		return false;
+	for (int i = 0; i < ref->never; i++)
+	{
+		const RefRow *other = &ref->ever[i];
+
+		if (other->side == row->side && other->entity == row->entity &&
+			(other->event_time > row->event_time ||
+			 (other->event_time == row->event_time &&
+			  other->version > row->version)) &&
+			other->event_time <= row->event_time + ref->test->op.replaces)
+			return true;
+	}
+	return false;
+}
+
+static void
+remember(Reference *ref, const RefRow *row)
+{
+	if (!has_entity(ref, row))
+		return;
+	if (ref->never == ref->max_ever)
+	{
+		ref->max_ever *= 2;
+		ref->ever = repalloc(ref->ever, ref->max_ever * sizeof(RefRow));
+	}
+	ref->ever[ref->never++] = *row;
+}
+
+static void
+take_in(Reference *ref, const RefRow *row)
+{
+	remember(ref, row);
 	if (ref->nrows == ref->max_rows)
 	{
 		ref->max_rows *= 2;
 		ref->row = repalloc(ref->row, ref->max_rows * sizeof(RefRow));
 	}
 	ref->row[ref->nrows++] = *row;
-	return true;
+}
+
+SjInsertResult
+reference_insert(Reference *ref, const RefRow *row)
+{
+	if (is_late(ref, row))
+		return SJ_LATE;
+	if (matters(ref, row))
+		take_in(ref, row);
+	return SJ_INSERTED;
+}
+
+/* The first row, or the oldest version, that is this one, or NULL. */
+static RefRow *
+find_row(const Reference *ref, const RefRow *old)
+{
+	RefRow	   *found = NULL;
+
+	if (is_late(ref, old))
+		return NULL;
+	for (int i = 0; i < ref->nrows; i++)
+	{
+		RefRow	   *row = &ref->row[i];
+
+		if (!row->gone && row->side == old->side &&
+			row->has_key == old->has_key && row->key == old->key &&
+			row->event_time == old->event_time &&
+			row->source == old->source && row->image == old->image &&
+			row->entity == old->entity &&
+			(found == NULL ||
+			 (has_entity(ref, row) && row->version < found->version)))
+			found = row;
+	}
+	return found;
+}
+
+/* Would the engine say that it removes it? */
+bool
+reference_has(const Reference *ref, const RefRow *old)
+{
+	return matters(ref, old) ? find_row(ref, old) != NULL :
+		!is_late(ref, old);
+}
+
+SjInsertResult
+reference_replace(Reference *ref, const RefRow *old, const RefRow *new)
+{
+	RefRow	   *row = find_row(ref, old);
+	int64		seq;
+
+	if (row != NULL)
+		row->gone = true;
+	if (new == NULL)
+		return SJ_INSERTED;
+	if (is_late(ref, new))
+		return SJ_LATE;
+	if (!matters(ref, new))
+		return SJ_INSERTED;
+	if (row == NULL)
+		take_in(ref, new);
+	else
+	{
+		remember(ref, new);
+		seq = row->seq;
+		*row = *new;
+		row->seq = seq;
+	}
+	return SJ_INSERTED;
+}
+
+/* Number of rows taken out. */
+int64
+reference_truncate(Reference *ref, SjSide side, Oid source)
+{
+	int64		n = 0;
+
+	for (int i = 0; i < ref->nrows; i++)
+	{
+		RefRow	   *row = &ref->row[i];
+
+		if (row->gone || row->side != side || row->source != source ||
+			is_late(ref, row))
+			continue;
+		row->gone = true;
+		n++;
+	}
+	return n;
+}
+
+/* The row with this identity, or NULL. */
+const RefRow *
+reference_row(const Reference *ref, SjSide side, int64 seq)
+{
+	int			low = 0;
+	int			high = ref->nrows;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+		const RefRow *row = &ref->row[middle];
+
+		if (row->seq == seq && row->side == side)
+			return row->gone ? NULL : row;
+		if (row->seq < seq || (row->seq == seq && row->side < side))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return NULL;
 }
 
 void
@@ -110,11 +276,12 @@ join(const Reference *ref, const RefRow *left, const RefRow *right)
 	const SjBounds *bounds = &ref->test->bounds;
 	int64		distance = right->event_time - left->event_time;
 
-	if (!left->has_key || !right->has_key || left->key != right->key ||
+	if (left->gone || right->gone || left->replaced || right->replaced ||
+		!left->has_key || !right->has_key || left->key != right->key ||
 		(bounds->lower.known && distance < bounds->lower.usec) ||
 		(bounds->upper.known && distance > bounds->upper.usec))
 		return SJ_PAIR_NO;
-	return test_verdict(ref->test, left->seq, right->seq);
+	return test_verdict(ref->test, left->image, right->image);
 }
 
 /* Has the deadline of an unmatched row passed? */
@@ -140,19 +307,41 @@ is_due(const Reference *ref, const RefRow *row)
 	return now > row->event_time + wait;
 }
 
-/* The result after the steps so far, sorted. */
-void
-reference_result(const Reference *ref, RefPairs *result)
+static void
+add_row(RefPairs *result, const RefRow *left, const RefRow *right)
 {
-	int		   *degree = palloc0((ref->nrows + 1) * sizeof(int));
+	RefPair		pair = {{0, 0}, {0, 0}};
 
-	result->n = 0;
+	if (left != NULL)
+	{
+		pair.seq[SJ_LEFT] = left->seq;
+		pair.image[SJ_LEFT] = test_image_number(left->has_key, left->key,
+												left->image, left->entity);
+	}
+	if (right != NULL)
+	{
+		pair.seq[SJ_RIGHT] = right->seq;
+		pair.image[SJ_RIGHT] = test_image_number(right->has_key, right->key,
+												 right->image, right->entity);
+	}
+	pairs_add(result, &pair);
+}
+
+/* The pairs; sets the degrees. */
+static void
+join_all(Reference *ref, RefPairs *result)
+{
+	for (int i = 0; i < ref->nrows; i++)
+	{
+		ref->row[i].degree = 0;
+		ref->row[i].replaced = reference_is_replaced(ref, &ref->row[i]);
+	}
 	for (int i = 0; i < ref->nrows; i++)
 	{
 		for (int j = 0; j < ref->nrows; j++)
 		{
-			const RefRow *left = &ref->row[i];
-			const RefRow *right = &ref->row[j];
+			RefRow	   *left = &ref->row[i];
+			RefRow	   *right = &ref->row[j];
 			SjPairVerdict verdict;
 
 			if (left->side != SJ_LEFT || right->side != SJ_RIGHT)
@@ -160,29 +349,41 @@ reference_result(const Reference *ref, RefPairs *result)
 			verdict = join(ref, left, right);
 			if (verdict == SJ_PAIR_NO)
 				continue;
-			degree[i]++;
-			degree[j]++;
+			left->degree++;
+			right->degree++;
 			if (verdict == SJ_PAIR_YES)
-				pairs_add(result, left->seq, right->seq);
+				add_row(result, left, right);
 		}
 	}
+}
+
+/*
+ * The result after the steps so far, sorted; sets degree and padded of the
+ * rows.
+ */
+void
+reference_result(Reference *ref, RefPairs *result)
+{
+	result->n = 0;
+	join_all(ref, result);
 	for (int i = 0; i < ref->nrows; i++)
 	{
-		const RefRow *row = &ref->row[i];
+		RefRow	   *row = &ref->row[i];
 
-		if (!ref->test->op.pad[row->side] || degree[i] > 0 || !is_due(ref, row))
+		row->padded = !row->gone && !row->replaced && ref->test->op.pad[row->side] &&
+			row->degree == 0 && is_due(ref, row);
+		if (!row->padded)
 			continue;
 		if (row->side == SJ_LEFT)
-			pairs_add(result, row->seq, 0);
+			add_row(result, row, NULL);
 		else
-			pairs_add(result, 0, row->seq);
+			add_row(result, NULL, row);
 	}
 	pairs_sort(result);
-	pfree(degree);
 }
 
 void
-pairs_add(RefPairs *pairs, int64 left, int64 right)
+pairs_add(RefPairs *pairs, const RefPair *pair)
 {
 	if (pairs->pair == NULL)
 	{
@@ -194,20 +395,22 @@ pairs_add(RefPairs *pairs, int64 left, int64 right)
 		pairs->max *= 2;
 		pairs->pair = repalloc(pairs->pair, pairs->max * sizeof(RefPair));
 	}
-	pairs->pair[pairs->n].left = left;
-	pairs->pair[pairs->n++].right = right;
+	pairs->pair[pairs->n++] = *pair;
 }
 
+/* By identity, then by images. */
 int
 pairs_compare(const void *a, const void *b)
 {
 	const RefPair *x = a;
 	const RefPair *y = b;
 
-	if (x->left != y->left)
-		return x->left < y->left ? -1 : 1;
-	if (x->right != y->right)
-		return x->right < y->right ? -1 : 1;
+	for (int side = 0; side < 2; side++)
+		if (x->seq[side] != y->seq[side])
+			return x->seq[side] < y->seq[side] ? -1 : 1;
+	for (int side = 0; side < 2; side++)
+		if (x->image[side] != y->image[side])
+			return x->image[side] < y->image[side] ? -1 : 1;
 	return 0;
 }
 

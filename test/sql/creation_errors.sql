@@ -110,7 +110,6 @@ SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', matching
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', parallelism => 0');
 
 -- what this release does not know yet is refused, not ignored
-SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', output_mode => ''changelog''');
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', emit => ''eager''');
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', late_rows => ''join''');
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', late_rows => ''error''');
@@ -118,9 +117,6 @@ SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', lookups 
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', max_rows_per_key => 5');
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', matching => ''one_to_one''');
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', parallelism => 2');
-SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', paused => true');
-SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', notify_channel => ''news''');
-SELECT sjoin.create_stream('c', 'ts', upsert_key => '{k}');
 
 -- names and rights
 CREATE TABLE taken (x int);

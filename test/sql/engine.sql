@@ -4,6 +4,15 @@ SELECT sjoin_test.engine_memory();
 SELECT sjoin_test.engine_many_keys(20000);
 SELECT sjoin_test.engine_one_key(20000);
 SELECT sjoin_test.engine_far_apart();
+SELECT sjoin_test.engine_compaction();
+SELECT sjoin_test.engine_churn(20000);
+SELECT sjoin_test.engine_deadlines(20000);
+SELECT sjoin_test.engine_keyless();
+SELECT sjoin_test.engine_steps();
+SELECT sjoin_test.engine_versions();
+SELECT sjoin_test.engine_version_memory(20000);
+SELECT sjoin_test.engine_large_rows();
+SELECT sjoin_test.engine_detached();
 SELECT sjoin_test.engine_random(1, 200) > 0 AS same_seeds;
 -- a failure names its seed
 SELECT sjoin_test.engine_random((random() * 1e12)::bigint, 200) > 0 AS new_seeds;

@@ -23,6 +23,9 @@ SELECT * FROM sjoin.explain($$
 SELECT * FROM sjoin.explain($$
     SELECT o.id, p.status FROM orders o LEFT JOIN payments p ON p.order_id = o.id $$,
     ttl => '1 day', timeout => '1 hour');
+SELECT * FROM sjoin.explain($$
+    SELECT o.id, p.status FROM orders o JOIN payments p ON p.order_id = o.id AND p.paid_at BETWEEN o.created_at AND o.created_at + interval '1 hour' $$,
+    output_mode => 'changelog') line WHERE line LIKE 'output%';
 \pset tuples_only off
 \pset format aligned
 SELECT count(*) FROM sjoin.joins;

@@ -20,18 +20,8 @@ for my $how ('undisturbed', 'worker terminated', 'worker killed', 'server crashe
 	$node->safe_psql('postgres', q{
 		SELECT sjoin.create_join('result', 'SELECT a.id AS a_id, b.id AS b_id, a.k FROM a LEFT JOIN b
 			ON a.k = b.k AND b.ts BETWEEN a.ts - interval ''100 s'' AND a.ts + interval ''100 s''')});
-	if ($how =~ /worker/)
-	{
-		await_worker($node);
-		my $pid = worker_pid($node);
-		$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)") if $how eq 'worker terminated';
-		kill 'KILL', $pid if $how eq 'worker killed';
-	}
-	if ($how eq 'server crashed')
-	{
-		$node->stop('immediate');
-		$node->start;
-	}
+	await_worker($node) if $how =~ /worker/;
+	disturb($node, $how);
 	$load->finish;
 	$node->poll_query_until('postgres', q{SELECT sjoin.wait_for('result', timeout => '60 s')});
 	wait_and_verify($node, $how);

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(sjoin_node two_streams left_join wait_and_verify worker_pid await_worker kill_and_start writer at);
+our @EXPORT = qw(sjoin_node two_streams left_join wait_and_verify worker_pid await_worker kill_and_start disturb writer changing_writer at);
 
 # A running server; %options as of init, and preload => 0
 sub sjoin_node
@@ -52,13 +52,14 @@ sub two_streams
 # The join 'result': a left join over 0 .. 5 seconds
 sub left_join
 {
-	my ($node, $options) = @_;
+	my ($node, $options, $name) = @_;
 	$options = $options ? ", $options" : '';
+	$name //= 'result';
 	$node->safe_psql('postgres', qq{
-		SELECT sjoin.create_join('result', 'SELECT a.id AS a_id, b.id AS b_id, a.k FROM a LEFT JOIN b
+		SELECT sjoin.create_join('$name', 'SELECT a.id AS a_id, b.id AS b_id, a.k FROM a LEFT JOIN b
 			ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval ''5 s'''$options)});
 	# rows that come before the worker has read the tables are history, which is never late
-	$node->safe_psql('postgres', "SELECT sjoin.wait_for('result')");
+	$node->safe_psql('postgres', "SELECT sjoin.wait_for('$name')");
 }
 
 # Everything committed is in the result, and it is the batch answer
@@ -103,21 +104,60 @@ sub kill_and_start
 	$node->start;
 }
 
-# Starts a client that writes pairs and lonely rows until it is killed or has written $transactions
+# What can happen to a worker: 'worker terminated', 'worker killed', 'server crashed', or nothing
+sub disturb
+{
+	my ($node, $how) = @_;
+	my $pid = $how =~ /worker/ ? worker_pid($node) : 0;
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)") if $how eq 'worker terminated';
+	kill 'KILL', $pid if $how eq 'worker killed';
+	if ($how eq 'server crashed')
+	{
+		$node->stop('immediate');
+		$node->start;
+	}
+}
+
+# Starts clients that run a script of pgbench's until they are killed or have run it $transactions times
+sub start_pgbench
+{
+	my ($node, $name, $transactions, $sql) = @_;
+	my $script = $node->basedir . "/$name.sql";
+	append_to_file($script, $sql) unless -f $script;
+	return IPC::Run::start(
+		[ 'pgbench', '-n', '-c', '2', '-t', $transactions, '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
+		'>', \my $out, '2>', \my $err);
+}
+
+# A client that writes pairs and lonely rows
 sub writer
 {
 	my ($node, $transactions) = @_;
-	my $script = $node->basedir . '/writer.sql';
-	append_to_file($script, q{
+	return start_pgbench($node, 'writer', $transactions, q{
 \set k random(1, 1000)
 BEGIN;
 INSERT INTO a (k, ts) VALUES (:k, timestamptz '2024-01-01 10:00+00' + (SELECT count(*) FROM pg_stat_activity) * interval '1 ms');
 INSERT INTO b (k, ts) SELECT :k + g, timestamptz '2024-01-01 10:00+00' + g * interval '3 s' FROM generate_series(0, 2) g;
 COMMIT;
-}) unless -f $script;
-	return IPC::Run::start(
-		[ 'pgbench', '-n', '-c', '2', '-t', $transactions, '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
-		'>', \my $out, '2>', \my $err);
+});
+}
+
+# One that updates and deletes rows, too: of each key at most two of a, so that nobody waits for the other for long
+sub changing_writer
+{
+	my ($node, $transactions) = @_;
+	return start_pgbench($node, 'changing_writer', $transactions, q{
+\set k random(1, 50)
+\set other random(1, 50)
+BEGIN;
+INSERT INTO a (k, ts) VALUES (:k, timestamptz '2024-01-01 10:00+00');
+INSERT INTO b (k, ts) SELECT :k + g, timestamptz '2024-01-01 10:00+00' + g * interval '3 s' FROM generate_series(0, 2) g;
+COMMIT;
+UPDATE b SET id = DEFAULT WHERE id = (SELECT min(id) FROM b WHERE k = :other);
+UPDATE a SET k = :k WHERE id = (SELECT max(id) FROM a WHERE k = :other);
+DELETE FROM b WHERE id IN (SELECT id FROM b WHERE k = :k ORDER BY id DESC OFFSET 3);
+DELETE FROM a WHERE id IN (SELECT id FROM a WHERE k = :k ORDER BY id DESC OFFSET 2);
+});
 }
 
 # A literal: so many seconds after the beginning of these tests' time

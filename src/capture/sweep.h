@@ -1,0 +1,20 @@
+/*-------------------------------------------------------------------------
+ *
+ * sweep.h
+ *	  DELETE statements whose condition says that all their rows are settled.
+ *
+ * Private to src/capture.
+ *
+ * IDENTIFICATION
+ *	  src/capture/sweep.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SJ_SWEEP_H
+#define SJ_SWEEP_H
+
+#include "sjoin.h"
+
+extern void sj_sweep_init(void);
+
+#endif							/* SJ_SWEEP_H */
