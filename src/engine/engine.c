@@ -325,8 +325,6 @@ sj_engine_restore(SjEngine *engine, const SjEvent *event, uint32 degree,
 	row = sj_row_at(engine, handle);
 	row->degree = degree;
 	row->padded = padded;
-	if (degree > 0)
-		row->flags |= SJ_ROW_MATCHED;
 	row->flags |= flags & SJ_ROW_CARRIED;
 	return SJ_INSERTED;
 }

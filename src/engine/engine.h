@@ -91,12 +91,14 @@ typedef struct SjRow
 	((MinimalTuple) ((char *) (row) + MAXALIGN(sizeof(SjRow))))
 
 #define SJ_ROW_KEYLESS	0x0001	/* a key column is NULL (T10) */
+#define SJ_ROW_MATCHED	0x0008	/* has been counted as matched */
 #define SJ_ROW_DETACHED	0x0020	/* its table has the image no more */
 #define SJ_ROW_REPLACED	0x0040	/* by a newer version of its upsert key */
 #define SJ_ROW_GONE		0x0080	/* taken out; kept for what it replaces */
 
 /* what a row is carried forward with */
-#define SJ_ROW_CARRIED	(SJ_ROW_DETACHED | SJ_ROW_REPLACED | SJ_ROW_GONE)
+#define SJ_ROW_CARRIED	(SJ_ROW_MATCHED | SJ_ROW_DETACHED | SJ_ROW_REPLACED | \
+						 SJ_ROW_GONE)
 
 /* Has the row a key, or is one of its key columns NULL (T10)? */
 static inline bool

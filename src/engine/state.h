@@ -43,7 +43,6 @@ typedef uint32 SjHandle;
 /* SjRow.flags, beside those of engine.h */
 #define SJ_ROW_DEAD		0x0002	/* has been taken out */
 #define SJ_ROW_TIMER	0x0004	/* is in the heap of deadlines, once */
-#define SJ_ROW_MATCHED	0x0008	/* has been counted as matched */
 #define SJ_ROW_SOURCE	0x0010	/* an Oid follows its tuple */
 #define SJ_ROW_VERSION	0x0100	/* an SjVersion is at its end */
 

@@ -6,11 +6,10 @@
  * The state is in shared memory and lost with the server; the log is not, but
  * must not grow for ever.  A checkpoint is the rows of the state with what a
  * replay could no longer find out (degree, padded, source, and of a version its
- * number and whether it counts), written as
- * ordinary log chunks whose layout is the negative number of the join.  A
- * rebuild is the last checkpoint plus the log after it, consumed again with
- * the clock and the settings of the checkpoint: the same steps give the same
- * state.
+ * number and whether it counts), written as ordinary log chunks whose layout is
+ * the negative number of the join.  A rebuild is the last checkpoint plus the
+ * log after it, consumed again with the clock and the settings of the
+ * checkpoint: the same steps give the same state.
  *
  * IDENTIFICATION
  *	  src/store/checkpoint.c
@@ -91,7 +90,7 @@ write_row(void *arg, const SjRow *row)
 	carried = (SjCarriedRow *) (space + MAXALIGN(sizeof(SjLogRecord)));
 	carried->seq = row->seq;
 	carried->degree = row->degree;
-	carried->source = InvalidOid;
+	carried->source = sj_row_source(row);
 	carried->side = row->side;
 	carried->padded = row->padded;
 	carried->flags = row->flags & SJ_ROW_CARRIED;

@@ -33,6 +33,7 @@ MODES = "upsert,upsert,append,changelog"
 
 SIDE_BY_SIDE = 8
 CRASH_EVERY = 50
+CARRIED = .15                                         # share of the steps before which all joins carry their state forward
 VERSIONED = .25                                       # share of the cases with an upsert key, where it can be
 TWICE = .3                                            # share of the groups that are played again, compared now and then
 PAUSE = threading.Event()                             # never set: a pause between attempts to connect
@@ -88,6 +89,12 @@ class Server:
             self.connection.close()
             subprocess.run([os.path.join(ROOT, "dev", "server"), "crash", os.environ["PGHOST"]], check=True)
         self.connect()
+
+    def carry_forward(self):
+        """Makes all joins write a checkpoint: they do when a setting is another (one that no case depends on)."""
+        self.max_future = 121 - getattr(self, "max_future", 60)
+        self.cursor.execute("ALTER SYSTEM SET sjoin.max_future = '%d s'" % self.max_future)
+        self.cursor.execute("SELECT pg_reload_conf()")
 
     def await_disconnect(self):
         deadline = time.monotonic() + 60
@@ -291,6 +298,8 @@ def play(server, runs, rng, crash, eager=False):
     reader.start()
     while not all(r.done() for r in runs):
         moving = [r for r in runs if not r.done()]
+        if rng.random() < CARRIED:
+            server.carry_forward()
         restarts = [attempt(r, lambda: r.step(server, clock), server) for r in moving]
         if any(restarts):
             if crash:
