@@ -58,7 +58,7 @@ for my $victim ('worker', 'postmaster')
 	{
 		kill 'KILL', worker_pid($node);
 		$load->finish;
-		$node->poll_query_until('postgres', 'SELECT true');
+		await_server($node);
 	}
 	else
 	{

@@ -56,7 +56,7 @@ for my $how ('clean restart', 'crash', 'worker killed', 'crash')
 	{
 		my $pid = worker_pid($node);
 		kill 'KILL', $pid;
-		ok($node->poll_query_until('postgres', 'SELECT true'), 'the server is back');
+		ok(await_server($node), 'the server is back');
 		ok(await_worker($node, $pid), 'another worker');
 	}
 	load(8);

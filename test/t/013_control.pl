@@ -231,6 +231,7 @@ for my $by ('TRUNCATE', 'DELETE')
 			$node->start;
 		}
 		$load->finish;
+		await_server($node);
 		ok($node->poll_query_until('postgres', q{SELECT sjoin.wait_for('result', timeout => '60 s')}), "$by, $how: settled");
 		value(q{SELECT sjoin.refresh_join('result')});
 		wait_and_verify($node, "$by, $how");

@@ -130,7 +130,7 @@ await_worker($node);
 my $pid = worker_pid($node);
 $node->safe_psql('postgres', q{INSERT INTO a (k, ts, filler) SELECT 1000000 + g, '2024-01-01 10:05+00', repeat('x', 500) FROM generate_series(1, 200000) g});
 kill 'KILL', $pid;
-$node->poll_query_until('postgres', 'SELECT true');
+await_server($node);
 await_worker($node, $pid);
 $node->safe_psql('postgres', "INSERT INTO c (id, k, ts) VALUES (1, 1, " . at(1) . '); INSERT INTO d (id, k, ts) VALUES (2, 1, ' . at(1) . ')');
 wait_and_verify($node, 'SJ-074 another join', 'other');

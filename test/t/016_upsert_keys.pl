@@ -53,7 +53,7 @@ for my $how ('clean restart', 'crash', 'worker killed', 'worker terminated', 'cr
 	{
 		my $pid = worker_pid($node);
 		kill $how eq 'worker killed' ? 'KILL' : 'TERM', $pid;
-		ok($node->poll_query_until('postgres', 'SELECT true'), 'the server is back');
+		ok(await_server($node), 'the server is back');
 		ok(await_worker($node, $pid), 'another worker');
 	}
 	load(3);

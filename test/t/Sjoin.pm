@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(sjoin_node two_streams left_join wait_and_verify worker_pid await_worker kill_and_start disturb writer changing_writer at);
+our @EXPORT = qw(sjoin_node two_streams left_join wait_and_verify worker_pid await_server await_worker kill_and_start disturb writer changing_writer at);
 
 # A running server; %options as of init, and preload => 0
 sub sjoin_node
@@ -81,13 +81,34 @@ sub worker_pid
 		'SELECT pid FROM sjoin.stat_workers WHERE datname = current_database()');
 }
 
+# Waits until the query says true, also while the server is down.  poll_query_until hands the query to psql's standard input,
+# which nobody reads when psql cannot connect.
+sub poll_through
+{
+	my ($node, $query) = @_;
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		my ($out, $err);
+		IPC::Run::run [ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $query ], '<', \undef, '>', \$out, '2>', \$err;
+		return 1 if $out eq "t\n";
+		select(undef, undef, undef, 0.1);
+	}
+	return 0;
+}
+
+# The server takes connections again
+sub await_server
+{
+	my ($node) = @_;
+	return poll_through($node, 'SELECT true');
+}
+
 # Another worker than the one given works
 sub await_worker
 {
 	my ($node, $not) = @_;
 	$not ||= 0;
-	return $node->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM sjoin.stat_workers WHERE datname = current_database() AND pid <> $not");
+	return poll_through($node, "SELECT count(*) = 1 FROM sjoin.stat_workers WHERE datname = current_database() AND pid <> $not");
 }
 
 # kill -9 of the postmaster, and a new one as soon as the children of the old have noticed
