@@ -99,7 +99,7 @@ CREATE MATERIALIZED VIEW sjoin.late_row AS
            NULL::timestamptz AS arrived_at, NULL::timestamptz AS replayed_at,
            NULL::jsonb AS row_data, NULL::jsonb AS old_data, NULL::uuid AS row_hash, NULL::uuid AS old_hash, NULL::oid AS partition
      WHERE sjoin.no_rows();
-CREATE INDEX late_row_join_id ON sjoin.late_row (join_id);
+CREATE INDEX late_row_join_id ON sjoin.late_row (join_id, late_id);
 COMMENT ON MATERIALIZED VIEW sjoin.late_row IS 'rows that joins did not take in, with the reason';
 
 -- capture -----------------------------------------------------------------

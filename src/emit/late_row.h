@@ -41,7 +41,10 @@ enum
 	Natts_late_row = Anum_partition
 };
 
-/* Calls 'visit' for each row of a join that the snapshot sees (NULL: now). */
+/*
+ * Calls 'visit' for each row of a join that the snapshot sees (NULL: now), in
+ * the order in which they were made.
+ */
 extern void sj_late_rows_visit(int32 join_id, Snapshot snapshot,
 							   LOCKMODE lockmode,
 							   void (*visit) (void *arg, Relation rel,

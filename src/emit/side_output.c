@@ -248,20 +248,22 @@ sj_late_rows_visit(int32 join_id, Snapshot snapshot, LOCKMODE lockmode,
 				   void *arg)
 {
 	Relation	rel = sj_open("late_row", lockmode);
+	Relation	index = index_open(sj_relation_oid("late_row_join_id"),
+								   AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
 	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
 				Int32GetDatum(join_id));
-	scan = systable_beginscan(rel, sj_relation_oid("late_row_join_id"), true,
-							  snapshot, 1, &key);
-	while ((tuple = systable_getnext(scan)) != NULL)
+	scan = systable_beginscan_ordered(rel, index, snapshot, 1, &key);
+	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
 		visit(arg, rel, tuple);
 	}
-	systable_endscan(scan);
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
 	table_close(rel, NoLock);
 }
 

@@ -64,7 +64,11 @@ is_watched(SjReason reason)
 		reason == SJ_REASON_ERROR;
 }
 
-/* A late row of one image: +1 for the new one, -1 for the old one. */
+/*
+ * A late row of one image: +1 for the new one, -1 for the old one.  They come in
+ * the order in which they were made, which matters: an old image may be one that
+ * was accepted, and one that is refused later counts all the same.
+ */
 static void
 note_stored(void *arg, SjReason reason, const SjImageKey *image,
 			const SjImageKey *old_image)
