@@ -213,18 +213,24 @@ sj_join_def_insert(const SjJoinDef *def)
 	CommandCounterIncrement();
 }
 
+/* The scan has a copy of the key. */
+static SysScanDesc
+scan_by_id(Relation rel, int32 join_id)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(join_id));
+	return systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
+}
+
 void
 sj_join_def_update(int32 join_id, const SjJoinDef *def)
 {
 	Relation	rel = sj_open("join_def", RowExclusiveLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	SysScanDesc scan = scan_by_id(rel, join_id);
+	HeapTuple	tuple = systable_getnext(scan);
 
-	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
-				Int32GetDatum(join_id));
-	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
-	tuple = systable_getnext(scan);
 	if (tuple == NULL)
 		elog(ERROR, "join %d is not in sjoin.join_def", join_id);
 	CatalogTupleUpdate(rel, &tuple->t_self,
@@ -239,13 +245,9 @@ void
 sj_join_def_delete(int32 join_id)
 {
 	Relation	rel = sj_open("join_def", RowExclusiveLock);
-	ScanKeyData key;
-	SysScanDesc scan;
+	SysScanDesc scan = scan_by_id(rel, join_id);
 	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_join_id, BTEqualStrategyNumber, F_INT4EQ,
-				Int32GetDatum(join_id));
-	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		SjJoinDef  *def = def_from_tuple(tuple, RelationGetDescr(rel));

@@ -93,6 +93,7 @@ BEGIN;
 INSERT INTO o VALUES (10, '2024-01-04 10:00', 9, 'and more');
 SELECT sjoin.create_join('never', 'SELECT o.more FROM o JOIN other ON o.id = other.id AND o.ts = other.ts');
 ROLLBACK;
+
 -- records count in the order in which they were made, wherever they lie in their table
 TRUNCATE o, p;
 SELECT sjoin.create_join('filler', :'query', allowed_lateness => '0');
