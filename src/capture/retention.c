@@ -161,11 +161,10 @@ sj_capture_has_written_to(Oid stream)
 	return sj_stream_use(stream)->written_in == sj_transaction_number;
 }
 
-bool
-sj_may_change(SjStreamUse *use, SjTime event_time)
+/* Does some join over the stream look back to the time?  It is finite. */
+static bool
+some_may_look_back_to(SjStreamUse *use, SjTime event_time)
 {
-	if (sj_shared == NULL || use->written_in == sj_transaction_number)
-		return true;
 	if (unlikely(!use->valid))
 		load(use);
 	for (int i = 0; i < use->njoins; i++)
@@ -174,29 +173,32 @@ sj_may_change(SjStreamUse *use, SjTime event_time)
 	return !use->valid;
 }
 
+bool
+sj_row_may_change(SjStreamUse *use, Datum event_time, bool isnull)
+{
+	if (sj_shared == NULL || use->written_in == sj_transaction_number)
+		return true;
+	/* a row without a finite time is in no state */
+	if (isnull || !SJ_TIME_IS_FINITE(DatumGetInt64(event_time)))
+		return false;
+	return some_may_look_back_to(use, DatumGetInt64(event_time));
+}
+
 /*
  * may_change(stream regclass, event_time timestamptz or timestamp)
  *		RETURNS boolean
  *
- * Called for each row that is deleted.
+ * Called for each row that is deleted, unless sweep.c has spared it that.
  */
 Datum
 sjoin_may_change(PG_FUNCTION_ARGS)
 {
 	SjStreamUse *use = fcinfo->flinfo->fn_extra;
-	SjTime		event_time;
 
-	if (PG_ARGISNULL(0) || sj_shared == NULL)
+	if (PG_ARGISNULL(0))
 		PG_RETURN_BOOL(true);
 	if (unlikely(use == NULL || use->stream != PG_GETARG_OID(0)))
 		fcinfo->flinfo->fn_extra = use = sj_stream_use(PG_GETARG_OID(0));
-	if (use->written_in == sj_transaction_number)
-		PG_RETURN_BOOL(true);
-	/* such a row is in no state */
-	if (PG_ARGISNULL(1))
-		PG_RETURN_BOOL(false);
-	event_time = PG_GETARG_INT64(1);
-	if (!SJ_TIME_IS_FINITE(event_time))
-		PG_RETURN_BOOL(false);
-	PG_RETURN_BOOL(sj_may_change(use, event_time));
+	PG_RETURN_BOOL(sj_row_may_change(use, PG_GETARG_DATUM(1),
+									 PG_ARGISNULL(1)));
 }

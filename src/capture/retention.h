@@ -30,7 +30,8 @@ typedef struct SjStreamUse
 
 extern SjStreamUse *sj_stream_use(Oid stream);
 
-/* Might a join notice that a row with this (finite) event time is gone? */
-extern bool sj_may_change(SjStreamUse *use, SjTime event_time);
+/* Might a join notice that a row with this event time is gone? */
+extern bool sj_row_may_change(SjStreamUse *use, Datum event_time,
+							  bool isnull);
 
 #endif							/* SJ_RETENTION_H */

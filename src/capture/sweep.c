@@ -1,22 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * sweep.c
- *	  DELETE statements whose condition says that all their rows are settled.
+ *	  DELETE of many settled rows: retention.
  *
  * The condition of the delete trigger spares us the settled rows one by one,
  * but PostgreSQL fetches each deleted row again to evaluate it, which costs
- * more than the evaluation.  A retention job says DELETE ... WHERE event_time <
- * some moment; when no join looks back to that moment, none of its rows can
- * matter, and the trigger is taken out of the statement.
+ * more than the evaluation.  So the row is looked at when the scan of its table
+ * has it in hand: we stand between the statement and its plan, and where no
+ * join would notice that the row is gone, the statement is told for this row
+ * that there is no trigger.
  *
- * That is safe for as long as the statement runs: horizons do not go back, and
- * a join that does not know its horizon cannot be made while the statement has
- * its lock.  A row that another transaction has changed meanwhile is deleted
- * only if the condition holds for what it has become.
- *
- * Nothing is evaluated here that could fail, or call code of a user's: only
- * constants, parameters, and what the clock functions and the arithmetic of
- * dates and intervals make of them, where they are not extreme.
+ * The row that is deleted is the row that was looked at, unless another
+ * transaction has changed it meanwhile.  Then the statement checks the new
+ * version by running a copy of its plan (EvalPlanQual); a node on top of that
+ * copy tells us, and the trigger is fired and sees for itself.
  *
  * IDENTIFICATION
  *	  src/capture/sweep.c
@@ -30,285 +27,208 @@
 #include "capture/retention.h"
 #include "capture/sweep.h"
 #include "catalog/pg_trigger.h"
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
+#include "nodes/extensible.h"
 #include "nodes/nodeFuncs.h"
-#include "utils/date.h"
-#include "utils/fmgroids.h"
 #include "utils/rel.h"
 
-/* Comparisons of an event time with a moment. */
-typedef struct Comparison
+/* A table of the statement. */
+typedef struct SweptTable
 {
-	Oid			function;		/* event time first */
-	Oid			mirrored;		/* moment first */
-	bool		inclusive;
-} Comparison;
+	TriggerDesc *triggers;		/* the statement's own copy; NULL: left alone */
+	Index		rti;			/* the table in the plan */
+	AttrNumber	ctid_attno;		/* in the rows of the plan */
+	AttrNumber	time_attno;		/* in the table */
+	SjStreamUse *use;
+	ScanState  *scan;			/* of the table, or NULL */
+} SweptTable;
 
-static const Comparison comparisons[] = {
-	{F_TIMESTAMPTZ_LT, F_TIMESTAMPTZ_GT, false},
-	{F_TIMESTAMPTZ_LE, F_TIMESTAMPTZ_GE, true},
-	{F_TIMESTAMPTZ_EQ, F_TIMESTAMPTZ_EQ, true},
-	{F_TIMESTAMPTZ_LT_DATE, F_DATE_GT_TIMESTAMPTZ, false},
-	{F_TIMESTAMPTZ_LE_DATE, F_DATE_GE_TIMESTAMPTZ, true},
-	{F_TIMESTAMP_LT, F_TIMESTAMP_GT, false},
-	{F_TIMESTAMP_LE, F_TIMESTAMP_GE, true},
-	{F_TIMESTAMP_EQ, F_TIMESTAMP_EQ, true},
-	{F_TIMESTAMP_LT_DATE, F_DATE_GT_TIMESTAMP, false},
-	{F_TIMESTAMP_LE_DATE, F_DATE_GE_TIMESTAMP, true},
-};
-
-/* About 1600 years: twice that from 2000 on is within every type of time. */
-#define ORDINARY_DAYS	INT64CONST(600000)
-
-/* More than any two time zones are apart. */
-#define ZONE_MARGIN		(2 * USECS_PER_DAY)
-
-/* What a moment may be made of. */
-static const Oid harmless_functions[] = {
-	F_NOW, F_TRANSACTION_TIMESTAMP, F_STATEMENT_TIMESTAMP,
-	F_TIMESTAMPTZ_MI_INTERVAL, F_TIMESTAMPTZ_PL_INTERVAL,
-	F_TIMESTAMP_MI_INTERVAL, F_TIMESTAMP_PL_INTERVAL,
-	F_DATE_MI_INTERVAL, F_DATE_PL_INTERVAL, F_DATE_MII, F_DATE_PLI,
-	F_DATE_TIMESTAMPTZ, F_DATE_TIMESTAMP, F_TIMESTAMP_DATE,
-	F_TIMESTAMPTZ_TIMESTAMP, F_TIMESTAMP_TIMESTAMPTZ
-};
-
-/* A look for a scan of a table, and for what its condition says. */
+/* A DELETE that is being executed. */
 typedef struct Sweep
 {
-	Index		rti;			/* the table in the plan */
-	AttrNumber	time_attno;
-	EState	   *estate;
-	SjStreamUse *use;
-	bool		all_settled;	/* found */
+	ModifyTableState *statement;
+	PlanState  *plan;			/* finds the rows to be deleted */
+	ExecProcNodeMtd next_row;	/* of the plan */
+	SweptTable *tables;			/* as the statement's */
+	struct Sweep *outer;		/* started before this one */
 } Sweep;
 
+/* The node on top of the plan that checks a changed row again. */
+typedef struct Recheck
+{
+	CustomScan	node;
+	Sweep	   *sweep;
+} Recheck;
+
+typedef struct RecheckState
+{
+	CustomScanState node;
+	Sweep	   *sweep;
+} RecheckState;
+
 static ExecutorStart_hook_type prev_executor_start = NULL;
+static Sweep *sweeps = NULL;	/* the newest first */
 
-static bool
-is_harmless_function(Oid function)
+/* a row --------------------------------------------------------------- */
+
+static SweptTable *
+table_of(Sweep *sweep, TupleTableSlot *row)
 {
-	for (int i = 0; i < lengthof(harmless_functions); i++)
-		if (harmless_functions[i] == function)
-			return true;
-	return false;
-}
+	ModifyTableState *statement = sweep->statement;
+	ResultRelInfo *table = statement->resultRelInfo;
 
-/* True for an expression that must not be evaluated here. */
-static bool
-is_harmful(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	switch (nodeTag(node))
-	{
-		case T_Const:
-		case T_List:
-			break;
-		case T_Param:
-			if (((Param *) node)->paramkind != PARAM_EXTERN)
-				return true;
-			break;
-		case T_SQLValueFunction:
-			if (((SQLValueFunction *) node)->op > SVFOP_LOCALTIMESTAMP_N)
-				return true;
-			break;
-		case T_FuncExpr:
-			if (!is_harmless_function(((FuncExpr *) node)->funcid))
-				return true;
-			break;
-		case T_OpExpr:
-			if (!is_harmless_function(((OpExpr *) node)->opfuncid))
-				return true;
-			break;
-		default:
-			return true;
-	}
-	return expression_tree_walker(node, is_harmful, context);
-}
-
-static bool
-is_event_time(const Sweep *sweep, Node *node)
-{
-	return IsA(node, Var) && ((Var *) node)->varno == sweep->rti &&
-		((Var *) node)->varattno == sweep->time_attno;
-}
-
-/*
- * True for an expression that depends on the time zone, or may do so: it would
- * be another moment when a function that the statement calls changes that.
- */
-static bool
-may_move(Node *node)
-{
-	return !(IsA(node, Const) || IsA(node, Param)) ||
-		exprType(node) == DATEOID;
-}
-
-static Datum
-evaluate(const Sweep *sweep, Node *node, bool *isnull)
-{
-	return ExecEvalExprSwitchContext(ExecInitExpr((Expr *) node, NULL),
-									 GetPerTupleExprContext(sweep->estate),
-									 isnull);
-}
-
-/* Is it so far from the ends of its type that no arithmetic overflows? */
-static bool
-is_ordinary(Oid type, Datum value)
-{
-	Interval   *interval;
-
-	switch (type)
-	{
-		case TIMESTAMPTZOID:
-		case TIMESTAMPOID:
-			return TIMESTAMP_NOT_FINITE(DatumGetTimestamp(value)) ||
-				Abs(DatumGetTimestamp(value)) < ORDINARY_DAYS * USECS_PER_DAY;
-		case DATEOID:
-			return DATE_NOT_FINITE(DatumGetDateADT(value)) ||
-				Abs((int64) DatumGetDateADT(value)) < ORDINARY_DAYS;
-		case INT4OID:
-			return Abs((int64) DatumGetInt32(value)) < ORDINARY_DAYS;
-		case INTERVALOID:
-			interval = DatumGetIntervalP(value);
-			return Abs((int64) interval->month) < ORDINARY_DAYS / 31 &&
-				Abs((int64) interval->day) < ORDINARY_DAYS &&
-				interval->time < ORDINARY_DAYS * USECS_PER_DAY &&
-				interval->time > -ORDINARY_DAYS * USECS_PER_DAY;
-		default:
-			return false;
-	}
-}
-
-/* Can the expression be evaluated without an error? */
-static bool
-is_safe(const Sweep *sweep, Node *node)
-{
-	List	   *args = IsA(node, OpExpr) ? ((OpExpr *) node)->args :
-	IsA(node, FuncExpr) ? ((FuncExpr *) node)->args : NIL;
-	ListCell   *lc;
-
-	foreach(lc, args)
+	if (AttributeNumberIsValid(statement->mt_resultOidAttno))
 	{
 		bool		isnull;
-		Datum		value;
+		Oid			relid =
+		DatumGetObjectId(ExecGetJunkAttribute(row,
+											  statement->mt_resultOidAttno,
+											  &isnull));
 
-		if (!is_safe(sweep, lfirst(lc)))
-			return false;
-		value = evaluate(sweep, lfirst(lc), &isnull);
-		if (!isnull && !is_ordinary(exprType(lfirst(lc)), value))
-			return false;
+		table = isnull ? NULL :
+			ExecLookupResultRelByOid(statement, relid, true, false);
+		if (table == NULL)
+			return NULL;
 	}
-	return true;
+	return &sweep->tables[table - statement->resultRelInfo];
 }
 
-/* The value as an event time of the given type; false for NULL and infinity. */
+/* Is the row that is to be deleted the one that the scan has in hand? */
 static bool
-moment_of(const Sweep *sweep, Node *node, Oid type, SjTime *moment)
+has_in_hand(const Sweep *sweep, const SweptTable *table, TupleTableSlot *row)
 {
+	TupleTableSlot *scanned;
 	bool		isnull;
-	int			overflow = 0;
-	Datum		value;
+	Datum		ctid;
 
-	if (!is_safe(sweep, node))
+	if (table->scan == NULL)
 		return false;
-	value = evaluate(sweep, node, &isnull);
-	if (isnull)
-		return false;
-	if (exprType(node) != DATEOID)
-		*moment = DatumGetTimestampTz(value);
-	else if (type == TIMESTAMPTZOID)
-		*moment = date2timestamptz_opt_overflow(DatumGetDateADT(value),
-												&overflow);
-	else
-		*moment = date2timestamp_opt_overflow(DatumGetDateADT(value),
-											  &overflow);
-	return overflow == 0 && SJ_TIME_IS_FINITE(*moment);
+	if (&table->scan->ps == sweep->plan)
+		return true;
+	scanned = table->scan->ss_ScanTupleSlot;
+	ctid = ExecGetJunkAttribute(row, table->ctid_attno, &isnull);
+	return !TupIsNull(scanned) && !isnull &&
+		ItemPointerEquals((ItemPointer) DatumGetPointer(ctid),
+						  &scanned->tts_tid);
 }
 
-/* Does the clause say that every row is settled? */
-static bool
-says_settled(const Sweep *sweep, Node *clause)
+static void
+look_at_row(Sweep *sweep, TupleTableSlot *row)
 {
-	OpExpr	   *op = (OpExpr *) clause;
-	Node	   *left;
-	Node	   *right;
-	SjTime		moment;
+	SweptTable *table = table_of(sweep, row);
+	bool		may_change = true;
 
-	if (!IsA(clause, OpExpr) || list_length(op->args) != 2)
-		return false;
-	left = linitial(op->args);
-	right = lsecond(op->args);
-	for (int i = 0; i < lengthof(comparisons); i++)
+	if (table == NULL || table->triggers == NULL)
+		return;
+	if (has_in_hand(sweep, table, row))
 	{
-		const Comparison *comparison = &comparisons[i];
-		bool		plain = op->opfuncid == comparison->function &&
-		is_event_time(sweep, left);
-		bool		mirrored = op->opfuncid == comparison->mirrored &&
-		is_event_time(sweep, right);
-		Node	   *other = plain ? right : left;
+		bool		isnull;
+		Datum		event_time = slot_getattr(table->scan->ss_ScanTupleSlot,
+											  table->time_attno, &isnull);
 
-		if ((!plain && !mirrored) || is_harmful(other, NULL))
-			continue;
-		if (!moment_of(sweep, other, exprType(plain ? left : right), &moment))
-			return false;
-		if (may_move(other))
-			moment = sj_time_add(moment, ZONE_MARGIN);
-		return !sj_may_change(sweep->use,
-							  comparison->inclusive ? moment : moment - 1);
+		may_change = sj_row_may_change(table->use, event_time, isnull);
 	}
-	return false;
+	table->triggers->trig_delete_after_row = may_change;
 }
 
-static bool
-one_says_settled(const Sweep *sweep, List *clauses)
+static TupleTableSlot *
+next_row(PlanState *plan)
 {
-	ListCell   *lc;
+	Sweep	   *sweep = sweeps;
+	TupleTableSlot *row;
 
-	foreach(lc, clauses)
-		if (says_settled(sweep, lfirst(lc)))
-			return true;
-	return false;
+	while (sweep->plan != plan)
+		sweep = sweep->outer;
+	row = sweep->next_row(plan);
+	if (!TupIsNull(row))
+		look_at_row(sweep, row);
+	return row;
 }
 
-/* The rows that the statement deletes come from the scan of their table. */
-static bool
-look_at_plan(PlanState *planstate, void *context)
+/* a row that has been changed meanwhile ------------------------------- */
+
+static void
+recheck_begin(CustomScanState *node, EState *estate, int eflags)
 {
-	Sweep	   *sweep = context;
-	Plan	   *plan = planstate->plan;
-	List	   *clauses = NIL;
-
-	switch (nodeTag(plan))
-	{
-		case T_SeqScan:
-		case T_TidScan:
-			clauses = plan->qual;
-			break;
-		case T_IndexScan:
-			clauses = list_concat_copy(plan->qual,
-									   ((IndexScan *) plan)->indexqualorig);
-			break;
-		case T_BitmapHeapScan:
-			clauses = list_concat_copy(plan->qual,
-									   ((BitmapHeapScan *) plan)->bitmapqualorig);
-			break;
-		default:
-			return planstate_tree_walker(planstate, look_at_plan, context);
-	}
-	if (((Scan *) plan)->scanrelid == sweep->rti)
-		sweep->all_settled = one_says_settled(sweep, clauses);
-	return sweep->all_settled;
+	outerPlanState(node) = ExecInitNode(outerPlan(node->ss.ps.plan), estate,
+										eflags);
 }
 
-/* The delete trigger, when no other trigger wants to see deleted rows. */
+/* What comes out is not looked at, only whether something does. */
+static TupleTableSlot *
+recheck_row(CustomScanState *node)
+{
+	Sweep	   *sweep = ((RecheckState *) node)->sweep;
+
+	for (int i = 0; i < sweep->statement->mt_nrels; i++)
+		if (sweep->tables[i].triggers != NULL)
+			sweep->tables[i].triggers->trig_delete_after_row = true;
+	return ExecProcNode(outerPlanState(node));
+}
+
+static void
+recheck_rescan(CustomScanState *node)
+{
+	if (outerPlanState(node)->chgParam == NULL)
+		ExecReScan(outerPlanState(node));
+}
+
+static void
+recheck_end(CustomScanState *node)
+{
+	ExecEndNode(outerPlanState(node));
+}
+
+static const CustomExecMethods recheck_exec_methods = {
+	.CustomName = "sjoin recheck",
+	.BeginCustomScan = recheck_begin,
+	.ExecCustomScan = recheck_row,
+	.EndCustomScan = recheck_end,
+	.ReScanCustomScan = recheck_rescan
+};
+
+static Node *
+recheck_create_state(CustomScan *node)
+{
+	RecheckState *state = (RecheckState *) newNode(sizeof(RecheckState),
+												   T_CustomScanState);
+
+	state->node.methods = &recheck_exec_methods;
+	state->sweep = ((Recheck *) node)->sweep;
+	return (Node *) state;
+}
+
+static const CustomScanMethods recheck_methods = {
+	.CustomName = "sjoin recheck",
+	.CreateCustomScanState = recheck_create_state
+};
+
+static void
+tell_of_rechecks(Sweep *sweep)
+{
+	EPQState   *epqstate = &sweep->statement->mt_epqstate;
+	Recheck    *recheck = (Recheck *) newNode(sizeof(Recheck), T_CustomScan);
+	Plan	   *plan = &recheck->node.scan.plan;
+
+	outerPlan(plan) = epqstate->plan;
+	plan->extParam = epqstate->plan->extParam;
+	plan->allParam = epqstate->plan->allParam;
+	recheck->node.methods = &recheck_methods;
+	recheck->sweep = sweep;
+	EvalPlanQualSetPlan(epqstate, plan, epqstate->arowMarks);
+}
+
+/* a statement --------------------------------------------------------- */
+
+/* The delete trigger, when nobody else looks at rows that are deleted. */
 static Trigger *
 find_trigger(const TriggerDesc *desc)
 {
 	Trigger    *found = NULL;
 
+	if (desc == NULL || !desc->trig_delete_after_row ||
+		desc->trig_delete_before_row)
+		return NULL;
 	for (int i = 0; i < desc->numtriggers; i++)
 	{
 		Trigger    *trigger = &desc->triggers[i];
@@ -323,59 +243,123 @@ find_trigger(const TriggerDesc *desc)
 	return found;
 }
 
-static void
-sweep_table(ModifyTableState *state, ResultRelInfo *table)
+/* Fills in what is known of the table; false if it is left alone. */
+static bool
+sweep_table(SweptTable *swept, ResultRelInfo *table)
 {
-	Sweep		sweep = {.rti = table->ri_RangeTableIndex,
-		.estate = state->ps.state};
-	Trigger    *trigger;
+	Trigger    *trigger = find_trigger(table->ri_TrigDesc);
 	SjRelInfo  *info;
 
-	if (table->ri_TrigDesc == NULL ||
-		!table->ri_TrigDesc->trig_delete_after_row)
-		return;
-	trigger = find_trigger(table->ri_TrigDesc);
 	if (trigger == NULL)
-		return;
+		return false;
 	info = sj_relinfo_get(trigger->tgoid, table->ri_RelationDesc);
 	if (info->time_attno == InvalidAttrNumber)
+		return false;
+	swept->triggers = table->ri_TrigDesc;
+	swept->rti = table->ri_RangeTableIndex;
+	swept->ctid_attno = table->ri_RowIdAttNo;
+	swept->time_attno = info->time_attno;
+	swept->use = info->use;
+	return true;
+}
+
+static bool
+find_scans(PlanState *planstate, void *context)
+{
+	Sweep	   *sweep = context;
+
+	switch (nodeTag(planstate))
+	{
+		case T_SeqScanState:
+		case T_IndexScanState:
+		case T_BitmapHeapScanState:
+		case T_TidScanState:
+		case T_TidRangeScanState:
+			for (int i = 0; i < sweep->statement->mt_nrels; i++)
+				if (sweep->tables[i].triggers != NULL &&
+					sweep->tables[i].rti ==
+					((Scan *) planstate->plan)->scanrelid)
+					sweep->tables[i].scan = (ScanState *) planstate;
+			break;
+		default:
+			break;
+	}
+	return planstate_tree_walker(planstate, find_scans, context);
+}
+
+static void
+end_sweep(void *arg)
+{
+	Sweep	  **link = &sweeps;
+
+	while (*link != arg)
+		link = &(*link)->outer;
+	*link = (*link)->outer;
+}
+
+static void
+begin_sweep(ModifyTableState *statement)
+{
+	MemoryContext context = statement->ps.state->es_query_cxt;
+	MemoryContextCallback *callback;
+	Sweep	   *sweep;
+	int			ntables = 0;
+
+	sweep = MemoryContextAllocZero(context, sizeof(Sweep));
+	sweep->tables = MemoryContextAllocZero(context,
+										   statement->mt_nrels *
+										   sizeof(SweptTable));
+	for (int i = 0; i < statement->mt_nrels; i++)
+		ntables += sweep_table(&sweep->tables[i],
+							   &statement->resultRelInfo[i]);
+	if (ntables == 0)
 		return;
-	sweep.time_attno = info->time_attno;
-	sweep.use = info->use;
-	(void) look_at_plan(outerPlanState(state), &sweep);
-	/* the description is the statement's own copy */
-	if (sweep.all_settled)
-		table->ri_TrigDesc->trig_delete_after_row = false;
+	sweep->statement = statement;
+	sweep->plan = outerPlanState(statement);
+	(void) find_scans(sweep->plan, sweep);
+	callback = MemoryContextAllocZero(context, sizeof(MemoryContextCallback));
+	callback->func = end_sweep;
+	callback->arg = sweep;
+
+	tell_of_rechecks(sweep);
+	sweep->next_row = sweep->plan->ExecProcNodeReal;
+	ExecSetExecProcNode(sweep->plan, next_row);
+	sweep->outer = sweeps;
+	sweeps = sweep;
+	MemoryContextRegisterResetCallback(context, callback);
 }
 
 static void
 look_at_statement(PlanState *planstate)
 {
-	ModifyTableState *state = (ModifyTableState *) planstate;
+	ModifyTableState *statement = (ModifyTableState *) planstate;
 
-	if (planstate == NULL || !IsA(planstate, ModifyTableState) ||
-		state->operation != CMD_DELETE)
-		return;
-	for (int i = 0; i < state->mt_nrels; i++)
-		sweep_table(state, &state->resultRelInfo[i]);
+	if (planstate != NULL && IsA(planstate, ModifyTableState) &&
+		statement->operation == CMD_DELETE)
+		begin_sweep(statement);
 }
 
 static void
 at_executor_start(QueryDesc *query, int eflags)
 {
+	MemoryContext old;
 	ListCell   *lc;
 
 	if (prev_executor_start)
 		prev_executor_start(query, eflags);
 	else
 		standard_ExecutorStart(query, eflags);
-	if (eflags & EXEC_FLAG_EXPLAIN_ONLY)
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) ||
+		(query->operation != CMD_DELETE &&
+		 !query->plannedstmt->hasModifyingCTE))
 		return;
+	old = MemoryContextSwitchTo(query->estate->es_query_cxt);
 	look_at_statement(query->planstate);
 	/* WITH ... AS (DELETE ...) */
 	if (query->plannedstmt->hasModifyingCTE)
 		foreach(lc, query->estate->es_subplanstates)
 			look_at_statement(lfirst(lc));
+	MemoryContextSwitchTo(old);
 }
 
 void

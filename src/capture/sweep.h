@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sweep.h
- *	  DELETE statements whose condition says that all their rows are settled.
+ *	  DELETE of many settled rows: retention.
  *
  * Private to src/capture.
  *

@@ -160,6 +160,31 @@ captures('infinite', q{INSERT INTO b VALUES (900, 1, 'infinity'), (901, 1, '-inf
 captures('an update of a settled row', 'INSERT INTO b VALUES (63, 63, ' . at(63) . '); UPDATE b SET k = 64 WHERE id = 63', 'b:IU');
 captures('a renamed event time', 'ALTER TABLE p RENAME ts TO moment; INSERT INTO p VALUES (65, 65, ' . at(65) . '); DELETE FROM p WHERE id = 65; INSERT INTO p VALUES (81, 81, ' . at(81) . '); DELETE FROM p WHERE id = 81; ALTER TABLE p RENAME moment TO ts', 'p_1:IID');
 
+# Rows that another transaction makes live while the statement waits for it.
+sub rechecks
+{
+	my ($name, $delete, $expected) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	sql('INSERT INTO b SELECT g, g, ' . at(60) . ' FROM generate_series(300, 309) g; INSERT INTO p SELECT * FROM b WHERE id >= 300');
+	$end = sql('SELECT sjoin_test.log_end()');
+	my $updater = $node->background_psql('postgres');
+	my $deleter = $node->background_psql('postgres');
+	$updater->query_safe('BEGIN; UPDATE b SET ts = ' . at(90) . ' WHERE id IN (303, 306); UPDATE p SET ts = ' . at(90) . ' WHERE id IN (303, 306)');
+	$deleter->query_until(qr/started/, "\\echo started\n$delete;\n");
+	ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'DELETE%'}), "$name waits");
+	$updater->query_safe('COMMIT');
+	$updater->quit;
+	$deleter->quit;
+	is(sql("SELECT sjoin_test.log_text($end)"), $expected, $name);
+	sql('DELETE FROM b WHERE id >= 300; DELETE FROM p WHERE id >= 300');
+	$end = sql('SELECT sjoin_test.log_end()');
+}
+rechecks('a scan', 'DELETE FROM b WHERE id > 299', 'b:UUDD p_1:UU');
+rechecks('a partition', 'DELETE FROM p_1 WHERE k > 299', 'b:UU p_1:UUDD');
+rechecks('all partitions', 'DELETE FROM p WHERE k > 299 RETURNING id', 'b:UU p_1:UUDD');
+rechecks('a join', 'DELETE FROM b USING generate_series(300, 309) g WHERE b.id = g', 'b:UUDD p_1:UU');
+rechecks('a condition that the new row does not fulfil', 'DELETE FROM b WHERE id > 299 AND ts < ' . at(61), 'b:UU p_1:UU');
+
 # Another join over the stream does not know its horizon yet: everything is captured.
 my $open = $node->background_psql('postgres');
 $open->query_safe('SET client_min_messages = warning');
