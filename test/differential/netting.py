@@ -53,6 +53,8 @@ class Netting(model.Spec):
         super().__init__(config, model.FIXED)
         self.captured, self.partition, self.stranger = captured, partition, False
         self.settled_gone = False                     # a table has lost rows that the join keeps
+        self.kept_images = set()                      # (side, id): accepted images that were updated when settled
+        self.twice_there = False                      # such a row came in again and has gone: id and columns name two images
         self.detached = [set(), set()]                # append: rows that are accepted though the table has them no more
 
     def step(self, step):
@@ -130,19 +132,26 @@ class Netting(model.Spec):
             self.taken[side].pop(uid, None)
         elif new is None:
             self.counted += 1
-            self.settled_gone = True
+            self.lose(side, old)
         elif not self.p.never_in(side, old, self.clock.H):
             if self.p.passes(side, old.v) or self.p.passes(side, new.v):
                 self.reject(side, new, "expired_change")
+            if uid:
+                self.kept_images.add((side, old.id))
             return
         if new is not None:
             self.insert(side, new)
+
+    def lose(self, side, image):
+        """A settled row leaves its table and stays in the join."""
+        self.settled_gone = True
+        self.twice_there |= (side, image.id) in self.kept_images
 
     def take_out(self, side, uid):
         """A row of a table that was emptied."""
         image = self.taken[side][uid][0].img
         if not self.live(side, image):
-            self.settled_gone = True
+            self.lose(side, image)
             return
         if self.p.c["mode"] != "append":
             del self.taken[side][uid]
