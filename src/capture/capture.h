@@ -62,6 +62,7 @@ extern bool sj_capture_has_written_to(Oid stream);
  * Buffers a control record of the stream, written when the transaction
  * commits.
  */
-extern void sj_capture_control(Oid relid, char op, const void *body, Size size);
+extern PGDLLEXPORT void sj_capture_control(Oid relid, char op,
+										   const void *body, Size size);
 
 #endif							/* SJ_CAPTURE_H */

@@ -30,8 +30,11 @@ take_quiet(SjFeed *feed, SjSide side, const SjQuietRecord *quiet)
 	if (!is_ours(feed, side, quiet->join_id))
 		return false;
 	for (SjSide input = SJ_LEFT; input <= SJ_RIGHT; input++)
+	{
 		sj_engine_quiet(feed->task->engine, input, quiet->quiet[input],
 						(SjIdleness) quiet->idle[input], quiet->move[input]);
+		feed->task->quiet[input] = quiet->quiet[input];
+	}
 	return true;
 }
 
