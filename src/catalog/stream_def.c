@@ -30,6 +30,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -263,6 +264,13 @@ sj_stream_max_future(const SjStreamDef *def)
 	if (def->max_future >= -1)
 		return def->max_future;
 	return sj_max_future < 0 ? -1 : (int64) sj_max_future * 1000;
+}
+
+bool
+sj_stream_has_local_time(const SjStreamDef *def)
+{
+	return def != NULL &&
+		get_atttype(def->relid, def->time_attno) == TIMESTAMPOID;
 }
 
 /* layouts ------------------------------------------------------------- */

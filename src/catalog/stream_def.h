@@ -61,6 +61,8 @@ extern void sj_stream_def_delete(Oid relid);
 /* with the settings put in for NULLs; -1: no guard */
 extern int64 sj_stream_delay(const SjStreamDef *def);
 extern int64 sj_stream_max_future(const SjStreamDef *def);
+/* Are its event times of type timestamp?  Not where NULL is no stream. */
+extern bool sj_stream_has_local_time(const SjStreamDef *def);
 
 /* The layout that writers of the stream use now; NULL: nothing is captured. */
 extern SjLayout *sj_layout_current(Oid relid);

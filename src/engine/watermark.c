@@ -112,6 +112,8 @@ sj_clock_end_step(SjEngine *engine)
 		clock->max_event_time[side] = Max(clock->max_event_time[side],
 										  engine->step.greatest[side]);
 		clock->input[side] = input_watermark(engine, side);
+		engine->root->newest[side] = Max(engine->root->newest[side],
+										 engine->step.newest[side]);
 	}
 	settle(engine->root);
 	sj_step_start(&engine->step);
@@ -136,4 +138,11 @@ const SjClock *
 sj_engine_clock(const SjEngine *engine)
 {
 	return &engine->root->clock;
+}
+
+/* Newest event time that has moved the watermark; see engine.h. */
+SjTime
+sj_engine_newest(const SjEngine *engine, SjSide side)
+{
+	return engine->root->newest[side];
 }

@@ -92,13 +92,12 @@ reject_insertion(SjTask *task, SjBatch *batch, const SjEvent *event,
 	sj_feed_reject(task, batch, &late, error);
 }
 
-/* Does the row move the watermark (T8)? */
+/* Does the row move the watermark (T8)?  'clock' is that of its capture. */
 static bool
-within_future(const SjTaskInput *input, SjTime event_time,
-			  TimestampTz captured_at)
+within_future(const SjTaskInput *input, SjTime event_time, SjTime clock)
 {
 	return input->max_future < 0 ||
-		event_time <= sj_time_add(captured_at, input->max_future);
+		event_time <= sj_time_add(clock, input->max_future);
 }
 
 /* T1: a finite time is seen before any filter. */
@@ -109,15 +108,19 @@ sj_feed_see_time(SjTask *task, SjBatch *batch, SjSide side,
 {
 	SjTaskInput *input = &task->input[side];
 	SjTime		event_time;
+	SjTime		clock;
 	bool		moves;
 
+	sj_timing_note_row(task, batch, side, captured_at);
 	if (!sj_input_event_time(input, layout, image, &event_time) ||
 		!SJ_TIME_IS_FINITE(event_time))
 		return;
-	moves = within_future(input, event_time, captured_at);
+	clock = sj_timing_clock(input, captured_at);
+	moves = within_future(input, event_time, clock);
 	sj_engine_saw(task->engine, side, event_time, moves);
 	if (!moves)
 		batch->position.totals.input[side].rows_future++;
+	sj_timing_note(task, batch, side, event_time, clock);
 }
 
 /* Takes in an event, or rejects it as late. */

@@ -116,6 +116,7 @@ sj_task_rebuild(SjTask *task)
 		task->engine = sj_engine_attach(&task->arena, &task->op,
 										task->slot->state_root);
 		MemoryContextSwitchTo(old);
+		sj_task_start_counting(task);
 		check_clock(task);
 		return;
 	}
@@ -132,6 +133,7 @@ sj_task_rebuild(SjTask *task)
 	replay_log(task);
 	task->replaying = false;
 	task->nknown_failures = 0;
+	sj_task_start_counting(task);
 	sj_batch_reset(task, &task->batch);
 	check_clock(task);
 	sj_task_state_is_clean(task);
