@@ -160,11 +160,11 @@ advise_max_future(Advice *advice, SjSide side, const SjStreamDef *stream)
 		say_not_enough(advice, setting, current, "rows", n);
 	else if (max_future >= 0 && usec > max_future)
 		say(advice, setting, current, advised_text(usec),
-			psprintf(INT64_FORMAT " rows were too far ahead of the clock to move the watermark; 99 %% of " INT64_FORMAT " rows are at most %s ahead: %s",
+			psprintf("rows too far ahead of the clock to move the watermark: " INT64_FORMAT "; 99 %% of " INT64_FORMAT " rows are at most %s ahead: %s",
 					 future, n, seen_text(usec), reason_ahead(advice)));
 	else
 		say(advice, setting, current, current,
-			psprintf(INT64_FORMAT " rows were too far ahead of the clock to move the watermark; 99 %% of " INT64_FORMAT " rows are not: these are strays",
+			psprintf("rows too far ahead of the clock to move the watermark: " INT64_FORMAT "; 99 %% of " INT64_FORMAT " rows are not, so these are strays",
 					 future, n));
 }
 
@@ -250,7 +250,7 @@ advise_lateness(Advice *advice)
 
 /* -- the call ------------------------------------------------------------- */
 
-/* It counts late rows, which are the owner's (P4). */
+/* Statistics, and how many late rows there are, but none of these (P4). */
 static void
 check_may_see(const SjJoinDef *def)
 {
