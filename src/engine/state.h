@@ -173,7 +173,7 @@ typedef struct SjPartner
 typedef struct SjStep
 {
 	SjTime		newest[2];		/* of rows that move the watermark */
-	SjTime		oldest;			/* of all, SJ_TIME_MAX: none */
+	SjTime		oldest;			/* of these, SJ_TIME_MAX: none */
 	SjTime		greatest[2];	/* of all */
 	SjTime		advance[2];
 	bool		to_newest[2];	/* advance to the newest event time seen */

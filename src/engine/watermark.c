@@ -31,7 +31,9 @@ sj_step_start(SjStep *step)
 /*
  * An event time was captured on an input of the step, accepted or not.
  *
- * moves_watermark is false for a row too far ahead of the clock (T8).
+ * moves_watermark is false for a row too far ahead of the clock (T8).  Nor does
+ * an input start there that never had a row: all that comes after it would be
+ * late.
  */
 void
 sj_engine_saw(SjEngine *engine, SjSide side, SjTime event_time,
@@ -40,10 +42,11 @@ sj_engine_saw(SjEngine *engine, SjSide side, SjTime event_time,
 	SjStep	   *step = &engine->step;
 
 	Assert(SJ_TIME_IS_FINITE(event_time));
-	step->oldest = Min(step->oldest, event_time);
 	step->greatest[side] = Max(step->greatest[side], event_time);
-	if (moves_watermark)
-		step->newest[side] = Max(step->newest[side], event_time);
+	if (!moves_watermark)
+		return;
+	step->oldest = Min(step->oldest, event_time);
+	step->newest[side] = Max(step->newest[side], event_time);
 }
 
 /*

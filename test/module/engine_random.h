@@ -34,6 +34,7 @@ typedef struct Round
 	bool		self_join;
 	bool		large_rows;		/* some */
 	bool		bulky;			/* all rows are of some kB */
+	int64		longest;		/* usec between the rows of a pair */
 	int64		nreplaced;		/* versions, by what the engine has told */
 	int64		seq;
 	int64		nevents;
