@@ -1,5 +1,8 @@
 -- What a join sees of time: lateness, clocks of producers, rows it does not know, and advice made of it.
 CREATE EXTENSION sjoin_test;
+SELECT sjoin_test.histogram_buckets();
+SELECT sjoin_test.histogram_percentiles(1, 500);
+SELECT sjoin_test.histogram_percentiles((random() * 1e12)::bigint, 500);
 CREATE SCHEMA timing;
 SET search_path = timing;
 SET client_min_messages = warning;
