@@ -116,7 +116,7 @@ sj_task_rebuild(SjTask *task)
 		task->engine = sj_engine_attach(&task->arena, &task->op,
 										task->slot->state_root);
 		MemoryContextSwitchTo(old);
-		sj_task_start_counting(task);
+		sj_task_go_on_counting(task);
 		check_clock(task);
 		return;
 	}

@@ -253,6 +253,17 @@ sj_task_start_counting(SjTask *task)
 	sj_engine_stats(task->engine, &task->counted);
 }
 
+/* The same for a state that another worker has left, with what it has shown. */
+void
+sj_task_go_on_counting(SjTask *task)
+{
+	sj_task_start_counting(task);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		task->counted.expired[side] -=
+			pg_atomic_read_u64(&task->slot->input[side].rows_expired) -
+			task->position.totals.input[side].rows_expired;
+}
+
 static void
 publish_input(SjTask *task, SjSide side, const SjClock *clock,
 			  const SjEngineStats *stats)

@@ -133,6 +133,7 @@ extern void sj_task_settings(SjTask *task, SjLogSettings *settings);
 extern void sj_task_apply_settings(SjTask *task, const SjLogSettings *settings);
 extern void sj_task_count(SjTask *task, SjTotals *totals);
 extern void sj_task_start_counting(SjTask *task);
+extern void sj_task_go_on_counting(SjTask *task);
 extern void sj_task_publish(SjTask *task);
 extern void sj_task_publish_horizon(SjTask *task);
 extern void sj_task_state_is_clean(SjTask *task);

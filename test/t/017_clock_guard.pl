@@ -83,6 +83,9 @@ my $percentiles = q{
 	SELECT bool_or(lateness_p99 IS NOT NULL OR clock_offset_p50 IS NOT NULL OR last_row_at IS NOT NULL) FROM sjoin.stat_inputs};
 wait_and_verify($node, 'before restarts', $_) for ('result', 'other');
 my $before = $node->safe_psql('postgres', $counters);
+my $expired = 'SELECT join_name, input, rows_expired FROM sjoin.stat_inputs ORDER BY 1, 2';
+my $expired_before = $node->safe_psql('postgres', $expired);
+like($expired_before, qr/^result\|a\|[1-9]/m, 'some rows have expired');
 like($before, qr/^other\|a\|2\|1\|0\|0\|0\|0\|1$/m, 'a row that the join did not know');
 is($node->safe_psql('postgres', $percentiles), "t\nt", 'percentiles are there');
 for my $how ('worker terminated', 'clean restart', 'server crashed')
@@ -92,6 +95,7 @@ for my $how ('worker terminated', 'clean restart', 'server crashed')
 	ok(await_worker($node, $how =~ /worker/ ? $pid : 0), "$how: a worker");
 	wait_and_verify($node, $how, $_) for ('result', 'other');
 	is($node->safe_psql('postgres', $counters), $before, "$how: counters");
+	is($node->safe_psql('postgres', $expired), $expired_before, "$how: expired rows") if $how =~ /worker/;
 	is($node->safe_psql('postgres', $percentiles), $how =~ /worker/ ? "t\nt" : "f\nf", "$how: percentiles");
 }
 $node->stop;
