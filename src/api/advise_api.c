@@ -170,6 +170,27 @@ advise_max_future(Advice *advice, SjSide side, const SjStreamDef *stream)
 
 /* -- the join ------------------------------------------------------------- */
 
+static bool
+has_upsert_key(const Advice *advice, SjSide side)
+{
+	SjStreamDef *stream = sj_stream_def_get(advice->def->input[side]);
+
+	return stream != NULL && stream->upsert_key != NIL;
+}
+
+/*
+ * The largest distance at which rows join, from how long they are kept: as long
+ * as that again where rows replace older ones (sj_query_replaces).
+ */
+static int64
+reach_of_join(const Advice *advice)
+{
+	int64		kept = advice->def->retention - advice->def->lateness;
+
+	return has_upsert_key(advice, SJ_LEFT) || has_upsert_key(advice, SJ_RIGHT) ?
+		kept / 2 : kept;
+}
+
 /* ttl, or for a join with a time range what range would be enough. */
 static void
 advise_distance(Advice *advice)
@@ -178,7 +199,7 @@ advise_distance(Advice *advice)
 	bool		wide = strcmp(def->kind, "wide") == 0;
 	const char *setting = !wide ? "time range" :
 	def->side_ttl != NULL ? "side_ttl" : "ttl";
-	char	   *reach = sj_usec_text(def->retention - def->lateness);
+	char	   *reach = sj_usec_text(reach_of_join(advice));
 	char	   *current = wide && def->side_ttl != NULL ? def->side_ttl :
 	wide && def->ttl >= 0 ? sj_usec_text(def->ttl) : reach;
 	int64		n = count_of(&advice->slot->input[SJ_LEFT].rows_matched) +

@@ -100,6 +100,19 @@ SELECT sjoin.wait_for();
 SELECT join_name, rows_unknown FROM sjoin.stat_inputs WHERE relid IN ('result'::regclass, 'wide'::regclass, 'later'::regclass) AND input = 'a' ORDER BY 1;
 SELECT name, v.* FROM unnest('{result, wide, later}'::regclass[]) name, sjoin.verify(name) v;
 
+-- two versions of a row may be as far apart again, which is not the range; a stream that joins itself is spoken of once
+CREATE TABLE v (id int, k int, ts timestamptz);
+SELECT sjoin.create_stream('v', 'ts', upsert_key => '{id}');
+SELECT sjoin.create_join('versions', 'SELECT v.id, b.id AS b_id FROM v JOIN b ON v.k = b.k AND b.ts BETWEEN v.ts AND v.ts + interval ''5 min''', with_data => false),
+       sjoin.create_join('itself', 'SELECT x.id AS x_id, y.id AS y_id FROM a x JOIN a y ON x.k = y.k', side_ttl => '{"x": "1 hour", "y": "10 min"}', with_data => false);
+SELECT sjoin.wait_for();
+SELECT * FROM sjoin.advise('versions') WHERE setting = 'time range';
+SELECT setting, current FROM sjoin.advise('itself');
+BEGIN;
+SELECT sjoin.create_join('too_soon', 'SELECT v.id, b.id AS b_id FROM v JOIN b ON v.k = b.k', ttl => '1 min');
+SELECT * FROM sjoin.advise('too_soon');
+ROLLBACK;
+
 -- whose advice it is
 CREATE ROLE sjoin_stranger;
 GRANT USAGE ON SCHEMA timing TO sjoin_stranger;
