@@ -242,7 +242,7 @@ feed_bygone(SjTask *task, SjBatch *batch, History *history,
 
 	sj_change_apply_safely(task, batch, &edge);
 	sj_feed_see_time(task, batch, bygone->side, &history->layout,
-					 bygone->image, now);
+					 bygone->image, now, true);
 	batch->position.totals.input[bygone->side].rows_in++;
 	batch->rows++;
 }

@@ -104,7 +104,7 @@ within_future(const SjTaskInput *input, SjTime event_time, SjTime clock)
 void
 sj_feed_see_time(SjTask *task, SjBatch *batch, SjSide side,
 				 SjImageLayout *layout, MinimalTuple image,
-				 TimestampTz captured_at)
+				 TimestampTz captured_at, bool inserted)
 {
 	SjTaskInput *input = &task->input[side];
 	SjTime		event_time;
@@ -120,7 +120,8 @@ sj_feed_see_time(SjTask *task, SjBatch *batch, SjSide side,
 	sj_engine_saw(task->engine, side, event_time, moves);
 	if (!moves)
 		batch->position.totals.input[side].rows_future++;
-	sj_timing_note(task, batch, side, event_time, clock);
+	if (inserted)
+		sj_timing_note(task, batch, side, event_time, clock);
 }
 
 /* Takes in an event, or rejects it as late. */
@@ -165,7 +166,7 @@ feed_image(SjTask *task, SjBatch *batch, SjSide side,
 	/* a rebuild counts nothing */
 	if (sj_failed_before(task, SJ_OP_INSERT, side, seq))
 	{
-		sj_feed_see_time(task, batch, side, layout, image, captured_at);
+		sj_feed_see_time(task, batch, side, layout, image, captured_at, true);
 		return;
 	}
 	switch (sj_input_event(input, layout, image, &event))
@@ -191,7 +192,7 @@ feed_image(SjTask *task, SjBatch *batch, SjSide side,
 			Assert(false);
 			break;
 	}
-	sj_feed_see_time(task, batch, side, layout, image, captured_at);
+	sj_feed_see_time(task, batch, side, layout, image, captured_at, true);
 	batch->position.totals.input[side].rows_in++;
 	batch->rows++;
 }
@@ -263,7 +264,7 @@ sj_feed_image_safely(SjTask *task, SjBatch *batch, SjSide side,
 		return;
 	if (task->replaying)
 		ReThrowError(error);	/* it did not fail then */
-	sj_feed_see_time(task, batch, side, layout, image, captured_at);
+	sj_feed_see_time(task, batch, side, layout, image, captured_at, true);
 	reject_insertion(task, batch, &event, SJ_TIME_MIN, SJ_REASON_ERROR,
 					 sj_input_tuple(&task->input[side], layout, image),
 					 error);

@@ -12,7 +12,9 @@
  *				cover.  Rows from the future (T8) make nobody late.
  *	clock		capture less event time: behind, or ahead when it is negative
  *
- * and for each join the latency from capture to result (batch.c).  They are
+ * and for each join the latency from capture to result (batch.c).  Insertions
+ * count: when a row is changed, its event time may long be over, which says
+ * nothing of the order in which rows come.  They are
  * gathered with the batch and shown when it is durable, so that what is fed
  * twice counts once.  Neither a rebuild nor the reading of existing rows, whose
  * order and arrival say nothing, counts.
@@ -42,6 +44,7 @@ sj_timing_clock(SjTaskInput *input, TimestampTz captured_at)
 	return input->clock;
 }
 
+/* A row has come; its event time is finite. */
 void
 sj_timing_note(SjTask *task, SjBatch *batch, SjSide side, SjTime event_time,
 			   SjTime clock)
@@ -60,7 +63,7 @@ sj_timing_note(SjTask *task, SjBatch *batch, SjSide side, SjTime event_time,
 		timing->clock_ahead.n[sj_bucket(sj_time_sub(event_time, clock))]++;
 }
 
-/* A row was captured, whatever its event time. */
+/* An image was captured, whatever its event time. */
 void
 sj_timing_note_row(SjTask *task, SjBatch *batch, SjSide side,
 				   TimestampTz captured_at)

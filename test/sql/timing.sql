@@ -55,6 +55,11 @@ SELECT i.input, i.clock_offset_p50 IS NOT NULL AS producer, j.latency_p50 > 0 AN
        i.max_event_time - i.watermark AS watermark_behind
   FROM sjoin.stat_inputs i JOIN sjoin.stat_joins j USING (relid) WHERE relid = 'result'::regclass ORDER BY 1;
 
+-- nor is a row late that is changed when its time is long over
+UPDATE a SET k = k + 100000 WHERE ts = '2024-01-01 10:00:00+00' AND id <= 100;
+SELECT sjoin.wait_for();
+SELECT * FROM seen WHERE input = 'a';
+
 SELECT * FROM sjoin.advise('result');
 SELECT * FROM sjoin.verify('result');
 
