@@ -389,17 +389,15 @@ CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
            CASE WHEN r.op IN ('P', 'K') THEN j.alias_left || ', ' || j.alias_right
                 WHEN r.side = 0 THEN j.alias_left ELSE j.alias_right END AS input,
            (CASE r.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass::text AS source,
-           sjoin.event_time(r.event_time, t.local_time) AS event_time, nullif(sjoin.event_time(r.watermark, t.local_time), '-infinity') AS watermark,
-           r.reason, r.sqlstate, r.message,
+           sjoin.event_time(r.event_time, a.atttypid IS NOT DISTINCT FROM 'timestamp'::regtype) AS event_time,
+           nullif(sjoin.event_time(r.watermark, a.atttypid IS NOT DISTINCT FROM 'timestamp'::regtype), '-infinity') AS watermark, r.reason, r.sqlstate, r.message,
            r.arrived_at, r.replayed_at,
            CASE WHEN r.op IN ('P', 'K') THEN jsonb_build_object('left', r.row_data, 'right', r.old_data)
                 WHEN r.op = 'D' THEN r.old_data ELSE r.row_data END AS row_data
       FROM sjoin.late_row r
       JOIN sjoin.join_def j ON j.join_id = r.join_id
       JOIN pg_class c ON c.oid = j.result
-      CROSS JOIN LATERAL (SELECT coalesce(bool_or(a.atttypid = 'timestamp'::regtype), false) AS local_time
-                            FROM sjoin.stream_def s JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.time_attno
-                           WHERE s.relid = j.input_left) t
+      LEFT JOIN (sjoin.stream_def s JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.time_attno) ON s.relid = j.input_left
      WHERE r.reason NOT IN ('dropped', 'withdrawn')
        AND (pg_has_role(c.relowner, 'USAGE') OR pg_has_role('pg_read_all_data', 'USAGE'));
 COMMENT ON VIEW sjoin.late_rows IS 'rows that joins did not take in, with the reason; visible to the owner of the result';
