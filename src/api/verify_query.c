@@ -369,10 +369,10 @@ append_ttl(StringInfo buf, VerifyContext *context)
 /* ---- rows that are due ---- */
 
 /* A point of event time as a constant of the join's type. */
-static char *
-time_constant(VerifyContext *context, SjTime event_time)
+char *
+sj_verify_time(const SjJoinQuery *q, SjTime event_time)
 {
-	bool		with_zone = context->q->bounds.with_zone;
+	bool		with_zone = q->bounds.with_zone;
 	char		buf[MAXDATELEN + 1];
 	int			utc = 0;
 
@@ -394,7 +394,7 @@ fixed_deadline_passed(VerifyContext *context, int64 distance, SjTime due)
 	if (latest >= END_TIMESTAMP)
 		return pstrdup("true");
 	return psprintf("%s < %s", time_text(context, SJ_LEFT),
-					time_constant(context, latest));
+					sj_verify_time(context->q, latest));
 }
 
 /* The same for a calendar bound; its inverse is taken later. */
@@ -413,7 +413,7 @@ calendar_deadline_passed(VerifyContext *context, const SjBound *bound,
 	return psprintf("%s %c %s < %s", time_text(context, SJ_LEFT),
 					subtract ? '-' : '+',
 					calendar_interval(&bound->interval),
-					time_constant(context, due));
+					sj_verify_time(context->q, due));
 }
 
 /* Has the deadline of the left row passed, with that timeout? */
@@ -545,7 +545,7 @@ sj_verify_accepted(const SjJoinQuery *q, const SjVerifySpec *spec, SjSide side,
 		append_condition(&where, "false");
 	else if (older_than < END_TIMESTAMP)
 		append_condition(&where, psprintf("%s < %s", time_text(&context, side),
-										  time_constant(&context, older_than)));
+										  sj_verify_time(q, older_than)));
 
 	foreach(lc, attnos)
 		appendStringInfo(&buf, "%s%s.c%d", buf.len > 0 ? ", " : "SELECT ",
