@@ -126,7 +126,7 @@ class Case:
     def query(self):
         c, rng = self.config, self.rng
         tables = ["%s.l AS l" % self.schema, "%s.%s AS r" % (self.schema, "l" if self.self_join else "r")]
-        word = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN"}[c["type"]]
+        word = {"left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}.get(c["type"], "JOIN")
         if self.swapped:
             tables.reverse()
             word = {"LEFT JOIN": "RIGHT JOIN", "RIGHT JOIN": "LEFT JOIN"}.get(word, word)
@@ -140,6 +140,9 @@ class Case:
                 anywhere = c["type"] == "inner" and rng.random() < .5
                 (where if kept or anywhere else on).append("%s.v >= %d" % (name, c["filter"][side]))
         rng.shuffle(on)
+        if c["type"] in ("semi", "anti"):
+            return ("SELECT l.id AS l_id, NULL::bigint AS r_id FROM %s.l AS l WHERE %sEXISTS (SELECT FROM %s.r AS r WHERE %s)"
+                    % (self.schema, "NOT " if c["type"] == "anti" else "", self.schema, " AND ".join(on + where)))
         if c["type"] == "inner" and rng.random() < .3:
             return self.select() + " FROM %s, %s WHERE %s" % (tables[0], tables[1], " AND ".join(on + where))
         return (self.select() + " FROM %s %s %s ON %s" % (tables[0], word, tables[1], " AND ".join(on))
@@ -152,6 +155,8 @@ class Case:
     def bounds(self):
         """The time range of an interval join, in one of its spellings."""
         c, rng = self.config, self.rng
+        if c["kind"] == "window":
+            return ["{0} = {1}".format(*("date_bin(%s, %s.ts, '%s')" % (self.interval(c["size"]), name, self.time(0)) for name in "lr"))]
         if c["kind"] != "interval":
             return []
         lower, upper = c["lower"], c["upper"]
@@ -196,6 +201,8 @@ class Case:
     def run_step(self, cursor, step):
         if "txn" in step:
             self.writer.transaction(cursor, step["txn"])
+        for option, n in step.get("alter", {}).items():
+            cursor.execute("SELECT sjoin.alter_join('%s.result', %s => %s)" % (self.schema, option, self.interval(n)))
         for side, t in step.get("wm", {}).items():
             cursor.execute("SELECT sjoin.advance_watermark(%s, %s)", (self.table(side), self.time_with_zone(t)))
 
