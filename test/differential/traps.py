@@ -36,22 +36,22 @@ def renderings(path):
         yield case
 
 
-def outcome(server, case):
-    """None, "refused", or what is wrong."""
+def failure_of(server, case):
+    """(is it a refusal, what went wrong), or None"""
     run = Run(case, 1)
     play(server, [run], random.Random(case.render), False, eager=True)
     run.drop(server)
-    if not run.failure:
-        return None
-    return "refused" if run.kind.rstrip(":") in REFUSALS else run.report()
+    return run.failure and (run.kind.rstrip(":") in REFUSALS, run.report())
 
 
 def judge(server, path, reason):
     """None, or what is wrong; `reason`: why the case is not supported."""
     for case in renderings(path):
-        found = outcome(server, case)
-        if found != ("refused" if reason else None):
-            return found or "it is not refused"
+        failure = failure_of(server, case)
+        if reason and not failure:
+            return "it is not refused"
+        if failure and not (reason and failure[0]):
+            return failure[1]
     return None
 
 
