@@ -419,26 +419,39 @@ calendar_deadline_passed(VerifyContext *context, const SjBound *bound,
 					time_constant(context, due));
 }
 
+/* Has the deadline of the left row passed, with that timeout? */
+static char *
+deadline_passed(VerifyContext *context, int64 timeout)
+{
+	const SjBounds *bounds = &context->q->bounds;
+	const SjVerifySpec *spec = context->spec;
+
+	if (timeout >= 0 && !spec->final)
+		return fixed_deadline_passed(context, timeout, spec->due_before);
+	if (bounds->upper.calendar)
+		return calendar_deadline_passed(context, &bounds->upper,
+										spec->due_before);
+	return fixed_deadline_passed(context, bounds->upper.usec,
+								 spec->due_before);
+}
+
 /* Leaves out unmatched rows of the preserved side that are not due. */
 static void
 append_due(StringInfo buf, VerifyContext *context)
 {
-	const SjBounds *bounds = &context->q->bounds;
 	const SjVerifySpec *spec = context->spec;
-	int64		timeout = spec->final ? -1 : bounds->timeout[SJ_LEFT];
-	char	   *passed;
+	char	   *surely;
 
 	if (!context->q->pad[SJ_LEFT])
 		return;
-	if (timeout >= 0)
-		passed = fixed_deadline_passed(context, timeout, spec->due_before);
-	else if (bounds->upper.calendar)
-		passed = calendar_deadline_passed(context, &bounds->upper,
-										  spec->due_before);
+	surely = deadline_passed(context, spec->timeout[1]);
+	if (spec->perhaps_due)
+		append_condition(buf, psprintf("r.sjoin_hash IS NULL AND %s AND NOT (%s)",
+									   deadline_passed(context, spec->timeout[0]),
+									   surely));
 	else
-		passed = fixed_deadline_passed(context, bounds->upper.usec,
-									   spec->due_before);
-	append_condition(buf, psprintf("r.sjoin_hash IS NOT NULL OR %s", passed));
+		append_condition(buf, psprintf("r.sjoin_hash IS NOT NULL OR %s",
+									   surely));
 }
 
 /* ---- the query ---- */
