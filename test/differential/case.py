@@ -204,8 +204,6 @@ class Case:
     def run_step(self, cursor, step):
         if "txn" in step:
             self.writer.transaction(cursor, step["txn"])
-        for option, n in step.get("alter", {}).items():
-            cursor.execute("SELECT sjoin.alter_join('%s.result', %s => %s)" % (self.schema, option, self.interval(n)))
         for side, t in step.get("wm", {}).items():
             cursor.execute("SELECT sjoin.advance_watermark(%s, %s)", (self.table(side), self.time_with_zone(t)))
 
