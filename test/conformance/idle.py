@@ -33,8 +33,22 @@ class IdleServer(Server):
         return dict(idle_timeout="%d min" % self.timeout(), on_idle="ignore")
 
     def set_clock(self, minutes):
+        self.rest()
         self.minutes = minutes
         self.run("SELECT sjoin_test.set_clock(%s + %s * interval '1 min')", (self.start, minutes))
+
+    def rest(self):
+        """Until the worker has nothing to do: only time that passes then counts."""
+        self.wait()
+        self.poll(lambda: self.ask("SELECT bool_and(wait_event_type = 'Extension') FROM sjoin.stat_workers WHERE datname = current_database()")[0][0],
+                  "the worker does not rest")
+
+    def poll(self, condition, complaint):
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > deadline:
+                raise SystemExit("%s: %s" % (self.case.id, complaint))
+            PAUSE.wait(.02)
 
     def insert(self, rows):
         super().insert(rows)
@@ -78,11 +92,8 @@ class IdleServer(Server):
 
     def await_idle(self):
         """Until each input is idle, or not, as it has to be; are all?"""
-        due, deadline = {name: self.is_due(name) for name in self.case.inputs}, time.monotonic() + PATIENCE
-        while self.idle_inputs() != due if self.shown else self.watermark() != self.moved_to:
-            if time.monotonic() > deadline:
-                raise SystemExit("%s: idle inputs are not %s" % (self.case.id, due))
-            PAUSE.wait(.02)
+        due = {name: self.is_due(name) for name in self.case.inputs}
+        self.poll(lambda: self.idle_inputs() == due if self.shown else self.watermark() == self.moved_to, "idle inputs are not %s" % due)
         return all(due.values())
 
     def discard(self):
