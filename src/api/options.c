@@ -48,7 +48,10 @@ read_modes(FunctionCallInfo fcinfo, int first, SjJoinDef *def)
 {
 	static const char *const modes[] = {"upsert", "changelog", "append"};
 	static const char *const emits[] = {"auto", "eager", "final"};
-	static const char *const lates[] = {"keep", "drop", "join", "error"};
+	static const char *const lates[] = {
+		[SJ_LATE_KEEP] = "keep",[SJ_LATE_DROP] = "drop",
+		[SJ_LATE_JOIN] = "join",[SJ_LATE_ERROR] = "error"
+	};
 	static const char *const matchings[] = {"all", "one_to_one"};
 	int			mode = sj_arg_choice(fcinfo, first + ARG_OUTPUT_MODE,
 									 "output_mode", modes, lengthof(modes));
@@ -62,14 +65,12 @@ read_modes(FunctionCallInfo fcinfo, int first, SjJoinDef *def)
 
 	if (emit == 1)
 		refuse("emit", emits[emit]);
-	if (late >= 2)
-		refuse("late_rows", lates[late]);
 	if (matching != 0)
 		refuse("matching", matchings[matching]);
 	def->output_mode = mode == 0 ? SJ_OUTPUT_UPSERT :
 		mode == 1 ? SJ_OUTPUT_CHANGELOG : SJ_OUTPUT_APPEND;
 	def->emit = emit == 0 ? SJ_EMIT_AUTO : SJ_EMIT_FINAL;
-	def->late_rows = late == 0 ? SJ_LATE_KEEP : SJ_LATE_DROP;
+	def->late_rows = (SjLateRows) late;
 }
 
 static void

@@ -442,6 +442,7 @@ feed_txn(SjTask *task, SjBatch *batch, SjTickReader *reader,
 		sj_feed_changes(&feed, reader, txn);
 	else if (!sj_feed_chunks(&feed, reader, txn, false))
 		return;
+	sj_check_late_rows(task, batch);
 	sj_engine_end_step(task->engine);
 	remember_captured_at(task, batch, feed.captured_at);
 	batch->consumed = true;
@@ -465,7 +466,8 @@ sj_feed_tick(SjTask *task, SjBatch *batch, const SjTick *before,
 	{
 		SjLogTxn   *txn = &reader->txns[position->txns];
 
-		if (batch->rows > 0 && batch->rows + txn->nrecords > max_rows)
+		if ((batch->rows > 0 && batch->rows + txn->nrecords > max_rows) ||
+			sj_must_stop_before_late_rows(task, batch))
 			break;
 		feed_txn(task, batch, reader, txn);
 		task->base_chunks += txn->nchunks;

@@ -101,6 +101,13 @@ typedef struct SjTask
 	TimestampTz retry_at;		/* 0: now; DT_NOEND: never */
 	bool		out_of_memory;	/* given up: the state does not fit */
 	bool		definition_lost;	/* given up: dropped or changed */
+	bool		late_row_met;	/* given up: late_rows => error, and the next
+								 * transaction has late rows */
+
+	/* late_rows => error: a transaction with late rows comes after this place,
+	 * where a batch has to end; tick 0: none is known */
+	int64		late_tick;
+	int32		late_txns;
 
 	SjRefusals *refusals;	/* NULL: not needed so far */
 
@@ -152,6 +159,12 @@ extern void sj_change_apply_safely(SjTask *task, SjBatch *batch,
 								   const SjEdge *edge);
 extern void sj_change_truncate(SjTask *task, SjBatch *batch, SjSide side,
 							   Oid source, int64 seq);
+
+/* late_error.c */
+extern bool sj_must_stop_before_late_rows(const SjTask *task,
+										  const SjBatch *batch);
+extern void sj_check_late_rows(SjTask *task, const SjBatch *batch);
+extern void sj_forget_late_error(SjTask *task);
 
 /* versions.c */
 extern void sj_versions_set_operator(SjTask *task);
