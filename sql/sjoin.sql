@@ -96,7 +96,7 @@ COMMENT ON MATERIALIZED VIEW sjoin.join_def IS 'joins and their options (times i
 CREATE MATERIALIZED VIEW sjoin.late_row AS
     SELECT NULL::int8 AS late_id, NULL::int4 AS join_id, NULL::int2 AS side, NULL::int8 AS seq, NULL::int8 AS other_seq, NULL::"char" AS op,
            NULL::int8 AS event_time, NULL::int8 AS watermark, NULL::text AS reason, NULL::text AS sqlstate, NULL::text AS message,
-           NULL::timestamptz AS arrived_at, NULL::timestamptz AS replayed_at,
+           NULL::timestamptz AS arrived_at,
            NULL::jsonb AS row_data, NULL::jsonb AS old_data, NULL::uuid AS row_hash, NULL::uuid AS old_hash, NULL::oid AS partition
      WHERE sjoin.no_rows();
 CREATE INDEX late_row_join_id ON sjoin.late_row (join_id, late_id);
@@ -229,6 +229,12 @@ CREATE FUNCTION sjoin.refresh_join(name regclass, with_data boolean DEFAULT true
     AS 'MODULE_PATHNAME', 'sjoin_refresh_join';
 COMMENT ON FUNCTION sjoin.refresh_join(regclass, boolean) IS
     'starts a join over: empties its result and late rows and reads the tables again (with_data => false: only what is written from now on); revives failed and stopped joins; returns the number of rows taken out of the result';
+
+CREATE FUNCTION sjoin.replay_late(name regclass, late_ids bigint[] DEFAULT NULL) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_replay_late';
+COMMENT ON FUNCTION sjoin.replay_late(regclass, bigint[]) IS
+    'has a join take in late rows (by their late_id; NULL: all whose reason is late) that their tables still have as they were; returns the number of rows handed over';
 
 CREATE FUNCTION sjoin.wait_for(name regclass DEFAULT NULL, watermark timestamptz DEFAULT NULL, timeout interval DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -381,13 +387,15 @@ CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
                 WHEN r.side = 0 THEN j.alias_left ELSE j.alias_right END AS input,
            (CASE r.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass::text AS source,
            sjoin.event_time(r.event_time) AS event_time, nullif(sjoin.event_time(r.watermark), '-infinity') AS watermark, r.reason, r.sqlstate, r.message,
-           r.arrived_at, r.replayed_at,
+           r.arrived_at, m.arrived_at AS replayed_at,
            CASE WHEN r.op IN ('P', 'K') THEN jsonb_build_object('left', r.row_data, 'right', r.old_data)
                 WHEN r.op = 'D' THEN r.old_data ELSE r.row_data END AS row_data
       FROM sjoin.late_row r
       JOIN sjoin.join_def j ON j.join_id = r.join_id
       JOIN pg_class c ON c.oid = j.result
-     WHERE r.reason NOT IN ('dropped', 'withdrawn')
+      LEFT JOIN (SELECT join_id, other_seq AS late_id, arrived_at FROM sjoin.late_row WHERE op = 'R') m
+             ON m.join_id = r.join_id AND m.late_id = r.late_id
+     WHERE r.reason NOT IN ('dropped', 'replayed', 'withdrawn')
        AND (pg_has_role(c.relowner, 'USAGE') OR pg_has_role('pg_read_all_data', 'USAGE'));
 COMMENT ON VIEW sjoin.late_rows IS 'rows that joins did not take in, with the reason; visible to the owner of the result';
 

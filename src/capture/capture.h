@@ -60,5 +60,8 @@ extern bool sj_capture_has_written_to(Oid stream);
 
 /* Buffers a 'W' record of the stream, written when the transaction commits. */
 extern void sj_capture_watermark(Oid relid, SjTime watermark);
+/* Records that a join is to take in late rows; 'relid' is its left stream. */
+extern void sj_capture_replay(Oid relid, Oid result, int32 join_id,
+							  const int64 *late_ids, int n);
 
 #endif							/* SJ_CAPTURE_H */

@@ -14,8 +14,8 @@
  *								negative number: rows that join -layout
  *								carried forward
  *		source		oid			the partition they are of; 0: the stream's own
- *								table
- *		changes		boolean		holds records other than 'I' and 'W'
+ *								table; of 'R' the result of the join
+ *		changes		boolean		holds records other than 'I', 'W' and 'R'
  *		captured_at	timestamptz	clock when the chunk was closed
  *		data		bytea		the records, each MAXALIGNed
  *
@@ -47,6 +47,8 @@
  * new and then, MAXALIGNed, the old one; 'T' (all rows of the chunk's source
  * left the stream: TRUNCATE, DROP or DETACH) by nothing; 'W'
  * (advance_watermark) by an SjTime, SJ_TIME_MIN for "newest event time seen";
+ * 'R' (replay_late, in the layout of the join's left stream, in chunks of their
+ * own) by an SjReplayRequest;
  * 'C' (carried forward) by an SjCarriedRow and a tuple.  Images are
  * MinimalTuples in the chunk's layout.
  *
@@ -59,6 +61,7 @@
 #define SJ_OP_DELETE	'D'
 #define SJ_OP_TRUNCATE	'T'
 #define SJ_OP_WATERMARK	'W'
+#define SJ_OP_REPLAY	'R'
 #define SJ_OP_CARRIED	'C'
 
 typedef struct SjLogRecord
@@ -76,6 +79,16 @@ typedef struct SjLogRecord
 					 MAXALIGN(SJ_RECORD_IMAGE(record)->t_len)))
 #define SJ_RECORD_WATERMARK(record) \
 	(*(SjTime *) ((char *) (record) + MAXALIGN(sizeof(SjLogRecord))))
+#define SJ_RECORD_REPLAY(record) \
+	((SjReplayRequest *) ((char *) (record) + MAXALIGN(sizeof(SjLogRecord))))
+
+/* Late rows that a join is to take in after all. */
+typedef struct SjReplayRequest
+{
+	int32		join_id;
+	int32		n;
+	int64		late_id[FLEXIBLE_ARRAY_MEMBER];
+} SjReplayRequest;
 
 typedef struct SjCarriedRow
 {
@@ -100,7 +113,7 @@ typedef struct SjChunk
 	int32		layout;
 	Oid			source;			/* partition that the images are of; InvalidOid:
 								 * the stream's own table */
-	bool		changes;		/* has records other than 'I' and 'W' */
+	bool		changes;		/* has records other than 'I', 'W', 'R' */
 	TimestampTz captured_at;	/* set by sj_log_append */
 	Size		len;
 	char	   *data;			/* MAXALIGNed */
@@ -162,6 +175,7 @@ extern void sj_log_read_chunk(SjTickReader *reader, int i, SjChunk *chunk);
 /* What chunk 'i' says of itself, without reading it. */
 extern int32 sj_log_chunk_layout(const SjTickReader *reader, int i);
 extern bool sj_log_chunk_changes(const SjTickReader *reader, int i);
+extern Oid	sj_log_chunk_source(const SjTickReader *reader, int i);
 extern void sj_log_close_tick(SjTickReader *reader);
 
 /* Chunks of one transaction with one layout (carried rows), ascending seq. */

@@ -25,6 +25,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "worker/feed.h"
+#include "worker/replay.h"
 #include "worker/refusals.h"
 
 void
@@ -75,7 +76,8 @@ sj_feed_reject(SjTask *task, SjBatch *batch, const SjLateRow *row,
 	batch->late_rows = lappend(batch->late_rows, late);
 	MemoryContextSwitchTo(old);
 	sj_refusals_note(task, late);
-	if (row->reason != SJ_REASON_WITHDRAWN)
+	if (row->reason != SJ_REASON_REPLAYED &&
+		row->reason != SJ_REASON_WITHDRAWN)
 		batch->position.totals.input[row->side].rows_late++;
 }
 
@@ -282,7 +284,7 @@ sj_feed_seq(const SjFeed *feed)
 	return feed->chunk.seq + feed->record;
 }
 
-/* An insertion, or an advance_watermark. */
+/* An insertion, an advance_watermark, or a replay_late. */
 static void
 take_insertion(SjFeed *feed, SjSide side)
 {
@@ -295,6 +297,9 @@ take_insertion(SjFeed *feed, SjSide side)
 	else if (record->op == SJ_OP_WATERMARK)
 		sj_engine_advance(feed->task->engine, side,
 						  SJ_RECORD_WATERMARK(record));
+	else if (record->op == SJ_OP_REPLAY)
+		sj_replay_note(feed->task, feed->batch, side,
+					   SJ_RECORD_REPLAY(record));
 	else
 		elog(ERROR, "unknown record \"%c\" in the event log", record->op);
 }
@@ -442,6 +447,7 @@ feed_txn(SjTask *task, SjBatch *batch, SjTickReader *reader,
 		sj_feed_changes(&feed, reader, txn);
 	else if (!sj_feed_chunks(&feed, reader, txn, false))
 		return;
+	sj_replay_run(task, batch);
 	sj_check_late_rows(task, batch);
 	sj_engine_end_step(task->engine);
 	remember_captured_at(task, batch, feed.captured_at);
@@ -467,7 +473,8 @@ sj_feed_tick(SjTask *task, SjBatch *batch, const SjTick *before,
 		SjLogTxn   *txn = &reader->txns[position->txns];
 
 		if ((batch->rows > 0 && batch->rows + txn->nrecords > max_rows) ||
-			sj_must_stop_before_late_rows(task, batch))
+			sj_must_stop_before_late_rows(task, batch) ||
+			sj_must_stop_for_replay(task, batch, reader, txn))
 			break;
 		feed_txn(task, batch, reader, txn);
 		task->base_chunks += txn->nchunks;

@@ -31,6 +31,8 @@
 #include "worker/join_input.h"
 #include "worker/sandbox.h"
 
+typedef struct SjReplay SjReplay;
+
 /* What has been fed and not yet been written. */
 typedef struct SjBatch
 {
@@ -41,6 +43,8 @@ typedef struct SjBatch
 	SjPosition	position;		/* after it */
 	SjTick	   *tick;			/* of that position; in the task's context */
 	List	   *late_rows;		/* of SjLateRow */
+	SjReplay   *replay;			/* late rows that are taken in after all, in a
+								 * batch of their own; NULL: none */
 	int64		rows;
 	TimestampTz *captured_at;	/* of each transaction, for the latency */
 	int			ntxns;
@@ -178,6 +182,9 @@ extern void sj_notify_written(const SjTask *task, const SjPosition *position,
 /* rebuild.c */
 extern void sj_task_rebuild(SjTask *task);
 extern void sj_task_checkpoint(SjTask *task);
+/* Its parts: in the transaction that stores the position, and after that. */
+extern void sj_task_carry_forward(SjTask *task, SjPosition *position);
+extern void sj_task_base_moved(SjTask *task);
 extern bool sj_task_wants_checkpoint(const SjTask *task);
 
 /* backfill.c */
