@@ -284,7 +284,7 @@ sj_feed_seq(const SjFeed *feed)
 	return feed->chunk.seq + feed->record;
 }
 
-/* An insertion, an advance_watermark, or a replay_late. */
+/* An insertion, an advance_watermark, or a replay_late, which has been. */
 static void
 take_insertion(SjFeed *feed, SjSide side)
 {
@@ -297,10 +297,7 @@ take_insertion(SjFeed *feed, SjSide side)
 	else if (record->op == SJ_OP_WATERMARK)
 		sj_engine_advance(feed->task->engine, side,
 						  SJ_RECORD_WATERMARK(record));
-	else if (record->op == SJ_OP_REPLAY)
-		sj_replay_note(feed->task, feed->batch, side,
-					   SJ_RECORD_REPLAY(record));
-	else
+	else if (record->op != SJ_OP_REPLAY)
 		elog(ERROR, "unknown record \"%c\" in the event log", record->op);
 }
 
@@ -443,11 +440,11 @@ feed_txn(SjTask *task, SjBatch *batch, SjTickReader *reader,
 	SjFeed		feed = {.task = task,.batch = batch,
 		.take = take_insertion,.take_safely = take_insertion_safely};
 
+	sj_replay_feed(task, batch, reader, txn);
 	if (has_changes(&feed, reader, txn))
 		sj_feed_changes(&feed, reader, txn);
 	else if (!sj_feed_chunks(&feed, reader, txn, false))
 		return;
-	sj_replay_run(task, batch);
 	sj_check_late_rows(task, batch);
 	sj_engine_end_step(task->engine);
 	remember_captured_at(task, batch, feed.captured_at);

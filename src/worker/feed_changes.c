@@ -25,7 +25,6 @@
 #include "utils/memutils.h"
 #include "worker/feed.h"
 #include "worker/netting.h"
-#include "worker/replay.h"
 
 /* The last truncation of a source. */
 typedef struct Truncated
@@ -163,9 +162,6 @@ take_change(SjFeed *feed, SjSide side,
 	if (record->op == SJ_OP_WATERMARK)
 		sj_engine_advance(feed->task->engine, side,
 						  SJ_RECORD_WATERMARK(record));
-	if (record->op == SJ_OP_REPLAY)
-		sj_replay_note(feed->task, feed->batch, side,
-					   SJ_RECORD_REPLAY(record));
 	if (!is_row_change(record))
 		return;
 	if (!is_void(feed, side))

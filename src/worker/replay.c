@@ -135,19 +135,12 @@ sj_must_stop_for_replay(const SjTask *task, const SjBatch *batch,
 		 asks_for_replay(task, reader, txn));
 }
 
-void
-sj_replay_note(SjTask *task, SjBatch *batch, SjSide side,
-			   const SjReplayRequest *request)
+static void
+note_request(SjBatch *batch, const SjReplayRequest *request)
 {
 	SjReplay   *replay = batch->replay;
-	MemoryContext old;
+	MemoryContext old = MemoryContextSwitchTo(batch->context);
 
-	/* a record of a stream that is both inputs is met twice */
-	if (side != SJ_LEFT || request->join_id != task->def->join_id)
-		return;
-	if (task->replaying)
-		elog(ERROR, "a replay of late rows is in the log after the state that has it");
-	old = MemoryContextSwitchTo(batch->context);
 	if (replay == NULL)
 	{
 		replay = batch->replay = palloc0(sizeof(SjReplay));
@@ -164,6 +157,42 @@ sj_replay_note(SjTask *task, SjBatch *batch, SjSide side,
 		   sizeof(int64) * request->n);
 	replay->n += request->n;
 	MemoryContextSwitchTo(old);
+}
+
+/* The result may have been started over as another join since. */
+static void
+note_chunk(const SjTask *task, SjBatch *batch, const SjChunk *chunk)
+{
+	char	   *space;
+
+	for (space = chunk->data; space < chunk->data + chunk->len;
+		 space += ((SjLogRecord *) space)->size)
+	{
+		SjLogRecord *record = (SjLogRecord *) space;
+
+		if (record->op == SJ_OP_REPLAY &&
+			SJ_RECORD_REPLAY(record)->join_id == task->def->join_id)
+			note_request(batch, SJ_RECORD_REPLAY(record));
+	}
+}
+
+/* Notes what the transaction asks of this join. */
+static void
+read_requests(SjTask *task, SjBatch *batch, SjTickReader *reader,
+			  const SjLogTxn *txn)
+{
+	for (int i = txn->first_chunk; i < txn->first_chunk + txn->nchunks; i++)
+	{
+		SjChunk		chunk;
+
+		if (sj_log_chunk_source(reader, i) != task->def->result)
+			continue;
+		sj_log_read_chunk(reader, i, &chunk);
+		note_chunk(task, batch, &chunk);
+		pfree(chunk.data);
+	}
+	if (batch->replay != NULL && task->replaying)
+		elog(ERROR, "a replay of late rows is in the log after the state that has it");
 }
 
 const SjChange *
@@ -727,27 +756,37 @@ run_replay(Run *run)
 	mark_rows(run);
 }
 
-void
-sj_replay_run(SjTask *task, SjBatch *batch)
+/* All of it; what fails for a pair is caught (R8). */
+static void
+run_carefully(Run *run)
 {
-	Run			run = {.task = task,.batch = batch,.replay = batch->replay};
-	MemoryContext old;
-
-	if (batch->replay == NULL)
-		return;
-	run.context = AllocSetContextCreate(CurrentMemoryContext, "sjoin replay",
-										ALLOCSET_DEFAULT_SIZES);
-	old = MemoryContextSwitchTo(run.context);
-	task->careful = true;
+	run->task->careful = true;
 	PG_TRY();
 	{
-		run_replay(&run);
+		run_replay(run);
 	}
 	PG_FINALLY();
 	{
-		task->careful = false;
+		run->task->careful = false;
 	}
 	PG_END_TRY();
+}
+
+void
+sj_replay_feed(SjTask *task, SjBatch *batch, SjTickReader *reader,
+			   const SjLogTxn *txn)
+{
+	Run			run = {.task = task,.batch = batch};
+	MemoryContext old;
+
+	read_requests(task, batch, reader, txn);
+	if (batch->replay == NULL)
+		return;
+	run.replay = batch->replay;
+	run.context = AllocSetContextCreate(CurrentMemoryContext, "sjoin replay",
+										ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(run.context);
+	run_carefully(&run);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(run.context);
 }

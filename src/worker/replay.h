@@ -24,12 +24,12 @@ extern bool sj_must_stop_for_replay(const SjTask *task, const SjBatch *batch,
 									const SjTickReader *reader,
 									const SjLogTxn *txn);
 
-/* A record, as it is met for one side. */
-extern void sj_replay_note(SjTask *task, SjBatch *batch, SjSide side,
-						   const SjReplayRequest *request);
-
-/* At the end of the step, after its rows: takes in what was asked for. */
-extern void sj_replay_run(SjTask *task, SjBatch *batch);
+/*
+ * Takes in what the transaction asks for, before its rows: what the tables have
+ * is then what the position says.
+ */
+extern void sj_replay_feed(SjTask *task, SjBatch *batch, SjTickReader *reader,
+						   const SjLogTxn *txn);
 
 /* The changes of the batch, those of a replay (NULL: none) included. */
 extern const SjChange *sj_replay_changes(const SjReplay *replay,

@@ -249,7 +249,7 @@ class ReplayRun(Run):
             self.fail("replayed %s late rows of %s, handed over %s" % (again[0], again[1], self.replayed))
 
 
-def random_case(seed, clock, modes, versioned=True):
+def random_case(seed, clock, modes, replays=False):
     """The model's own generator, kept to what this release can do."""
     rng = random.Random(seed)
     only = dict(changes=rng.random() < .8, noalter=True, upsert_key=False, mode=rng.choice(modes),
@@ -264,8 +264,12 @@ def random_case(seed, clock, modes, versioned=True):
     steps = [s for s in steps if "clock" not in s and "alter" not in s]
     if config.get("max_future") is not None and not clock:
         del config["max_future"]
-    if versioned and config["mode"] != "append" and not config["self_join"] and rng.random() < VERSIONED:
+    if not replays and config["mode"] != "append" and not config["self_join"] and rng.random() < VERSIONED:
         config["upsert_key"] = True
+    if replays:                                       # as many late rows as there can be
+        config["late"] = "keep"
+        if rng.random() < .7:
+            config["allowed_lateness"], config["delay"] = 0, [0, 0]
     case = Case(config, steps, rng.randrange(10**6))
     if only["changes"]:
         case.steps = steps = change_more(case, rng)
@@ -408,7 +412,7 @@ def play_and_report(server, group, number, rng, crash, eager, kind=Run):
 def fuzz(server, seed, rounds, modes, kind):
     """Every case compares after each step; some are played again with several steps in one batch of the worker."""
     print("seed %d, %d rounds" % (seed, rounds), flush=True)
-    cases = [random_case(seed + i, server.settable_clock, modes, versioned=kind is Run) for i in range(rounds)]
+    cases = [random_case(seed + i, server.settable_clock, modes, replays=kind is ReplayRun) for i in range(rounds)]
     rng, done, again, failed, since_crash = random.Random(seed), 0, 0, 0, 0
     for group in batches(cases):
         crash = server.thrown_away and since_crash >= CRASH_EVERY
