@@ -236,6 +236,12 @@ CREATE FUNCTION sjoin.replay_late(name regclass, late_ids bigint[] DEFAULT NULL)
 COMMENT ON FUNCTION sjoin.replay_late(regclass, bigint[]) IS
     'has a join take in late rows (by their late_id; NULL: all whose reason is late) that their tables still have as they were; returns the number of rows handed over';
 
+CREATE FUNCTION sjoin.trim_late(name regclass, older_than interval DEFAULT '7 days') RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_trim_late';
+COMMENT ON FUNCTION sjoin.trim_late(regclass, interval) IS
+    'removes late rows of a join that arrived so long ago and that nothing depends on any more: they have been replayed, or their table no longer has them; returns how many';
+
 CREATE FUNCTION sjoin.wait_for(name regclass DEFAULT NULL, watermark timestamptz DEFAULT NULL, timeout interval DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'sjoin_wait_for';

@@ -186,8 +186,7 @@ look_up(Replay *replay)
 {
 	SjReplayTables tables;
 
-	sj_replay_tables_open(&tables, replay->def, replay->query, replay->plan,
-						  NULL);
+	sj_replay_tables_open(&tables, replay->def, replay->query, replay->plan);
 	make_images(replay);
 	replay->choices = sj_late_choose(replay->def->join_id, tables.snapshot,
 									 replay->late_ids, replay->nids,

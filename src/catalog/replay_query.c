@@ -71,6 +71,23 @@ sj_replay_image_query(const SjJoinQuery *q, const SjVerifySpec *spec,
 							 sj_verify_net_records(side)));
 }
 
+char *
+sj_replay_spare_query(const SjJoinQuery *q, const SjVerifySpec *spec,
+					  SjSide side, SjTime from, SjTime until)
+{
+	SjVerifySpec ranged = *spec;
+	SjVerifyContext context;
+
+	sj_verify_init(&context, q, &ranged);
+	set_range(&context, &ranged, side, from, until);
+	return psprintf("SELECT n.hash, (n.n - COALESCE(t.n, 0))::pg_catalog.int8 "
+					"FROM (%s) n LEFT JOIN (SELECT t.sjoin_hash, pg_catalog.count(*) AS n FROM (%s OFFSET 0) t "
+					"WHERE t.sjoin_hash = ANY ($1) GROUP BY 1) t ON t.sjoin_hash = n.hash "
+					"WHERE n.hash = ANY ($1) AND n.n > COALESCE(t.n, 0)",
+					sj_verify_net_records(side),
+					sj_verify_table_rows(&context, side));
+}
+
 /*
  * The accepted rows of the side, numbered.  Rows that are accepted though the
  * table has them no more are not of the range yet.

@@ -3,8 +3,8 @@
  * replay_query.h
  *	  What the tables have for late rows that are taken in after all.
  *
- * Both queries give first the columns that the join needs, in the order of its
- * input's tuples, then the hash of the image (uuid).  Both are to run as those
+ * The first two queries give first the columns that the join needs, in the order of its
+ * input's tuples, then the hash of the image (uuid).  All are to run as those
  * of verify_query.h are.
  *
  * IDENTIFICATION
@@ -35,5 +35,14 @@ extern char *sj_replay_image_query(const SjJoinQuery *q,
 extern char *sj_replay_partner_query(const SjJoinQuery *q,
 									 const SjVerifySpec *spec, SjSide side,
 									 SjTime from, SjTime until);
+
+/*
+ * Another one: of the images with the hashes in $1 and event times from ..
+ * until those that are more often recorded as not taken in than the table has
+ * them: the hash, and how much more often (int8).
+ */
+extern char *sj_replay_spare_query(const SjJoinQuery *q,
+								   const SjVerifySpec *spec, SjSide side,
+								   SjTime from, SjTime until);
 
 #endif							/* SJ_REPLAY_QUERY_H */

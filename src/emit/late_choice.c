@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * late_choice.c
- *	  Which late rows can be taken in after all.
+ *	  Which late rows can be taken in after all, and which can be removed.
  *
  * A late row stays as it was recorded.  That it has been replayed is a row of
  * its own, made later, which names it (op R).  So one scan, in the order in
@@ -15,6 +15,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/indexing.h"
 #include "emit/late_choice.h"
 #include "emit/late_row.h"
 #include "emit/side_output.h"
@@ -26,6 +27,8 @@ typedef struct Choosing
 {
 	const int64 *late_ids;		/* NULL: all */
 	int			nids;
+	TimestampTz before;			/* only what arrived earlier, but rows of the
+								 * policy 'drop', too; 0: not asked for */
 	SjLateChoice *chosen;
 	int			n;
 	int			allocated;
@@ -56,11 +59,15 @@ compare_ids(const void *a, const void *b)
 
 /* Was it late and nothing else? */
 static bool
-is_plainly_late(const Datum *value, const bool *null)
+is_plainly_late(const Choosing *choosing, const Datum *value,
+				const bool *null)
 {
+	const char *reason = TextDatumGetCString(value[Anum_reason - 1]);
+
 	return DatumGetChar(value[Anum_op - 1]) == SJ_OP_INSERT &&
 		!null[Anum_row_hash - 1] &&
-		strcmp(TextDatumGetCString(value[Anum_reason - 1]), "late") == 0;
+		(strcmp(reason, "late") == 0 ||
+		 (choosing->before != 0 && strcmp(reason, "dropped") == 0));
 }
 
 static bool
@@ -68,8 +75,11 @@ is_asked_for(const Choosing *choosing, const Datum *value, const bool *null)
 {
 	int64		late_id = DatumGetInt64(value[Anum_late_id - 1]);
 
+	if (choosing->before != 0 &&
+		DatumGetTimestampTz(value[Anum_arrived_at - 1]) >= choosing->before)
+		return false;
 	if (choosing->late_ids == NULL)
-		return is_plainly_late(value, null);
+		return is_plainly_late(choosing, value, null);
 	return bsearch(&late_id, choosing->late_ids, choosing->nids,
 				   sizeof(int64), compare_ids) != NULL;
 }
@@ -88,7 +98,7 @@ add_choice(Choosing *choosing, const Datum *value, const bool *null)
 	choice = &choosing->chosen[choosing->n++];
 	memset(choice, 0, sizeof(SjLateChoice));
 	choice->late_id = DatumGetInt64(value[Anum_late_id - 1]);
-	choice->state = is_plainly_late(value, null) ? SJ_CHOICE_LATE :
+	choice->state = is_plainly_late(choosing, value, null) ? SJ_CHOICE_LATE :
 		SJ_CHOICE_OTHER;
 	choice->side = DatumGetInt16(value[Anum_side - 1]);
 	choice->seq = DatumGetInt64(value[Anum_seq - 1]);
@@ -215,4 +225,46 @@ sj_late_choose(int32 join_id, Snapshot snapshot, const int64 *late_ids, int n,
 	count_refused(&choosing, join_id, snapshot);
 	*nchosen = choosing.n;
 	return choosing.chosen;
+}
+
+SjLateChoice *
+sj_late_choose_old(int32 join_id, Snapshot snapshot, TimestampTz before,
+				   int *nchosen)
+{
+	Choosing	choosing = {.before = before,.allocated = 64};
+
+	choosing.chosen = palloc(sizeof(SjLateChoice) * choosing.allocated);
+	sj_late_rows_visit(join_id, snapshot, AccessShareLock, choose, &choosing);
+	count_refused(&choosing, join_id, snapshot);
+	*nchosen = choosing.n;
+	return choosing.chosen;
+}
+
+/* -- removing ------------------------------------------------------------- */
+
+/* Removes a row that is asked for, or says that one was replayed. */
+static void
+remove_row(void *arg, Relation rel, HeapTuple tuple)
+{
+	Choosing   *choosing = arg;
+	Datum		value[Natts_late_row];
+	bool		null[Natts_late_row];
+	bool		replayed;
+	int64		late_id;
+
+	heap_deform_tuple(tuple, RelationGetDescr(rel), value, null);
+	replayed = DatumGetChar(value[Anum_op - 1]) == SJ_OP_REPLAYED;
+	late_id = DatumGetInt64(value[(replayed ? Anum_other_seq :
+								   Anum_late_id) - 1]);
+	if (bsearch(&late_id, choosing->late_ids, choosing->nids, sizeof(int64),
+				compare_ids) != NULL)
+		CatalogTupleDelete(rel, &tuple->t_self);
+}
+
+void
+sj_late_rows_remove(int32 join_id, const int64 *late_ids, int n)
+{
+	Choosing	choosing = {.late_ids = late_ids,.nids = n};
+
+	sj_late_rows_visit(join_id, NULL, RowExclusiveLock, remove_row, &choosing);
 }

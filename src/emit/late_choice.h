@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * late_choice.h
- *	  Which late rows can be taken in after all.
+ *	  Which late rows can be taken in after all, and which can be removed.
  *
  * IDENTIFICATION
  *	  src/emit/late_choice.h
@@ -14,6 +14,7 @@
 #include "sjoin.h"
 
 #include "utils/snapshot.h"
+#include "utils/timestamp.h"
 #include "utils/uuid.h"
 
 typedef enum SjChoiceState
@@ -46,5 +47,15 @@ typedef struct SjLateChoice
 extern SjLateChoice *sj_late_choose(int32 join_id, Snapshot snapshot,
 									const int64 *late_ids, int n,
 									int *nchosen);
+
+/*
+ * Those that arrived before a time and were late, whether or not they are
+ * listed or have been replayed.
+ */
+extern SjLateChoice *sj_late_choose_old(int32 join_id, Snapshot snapshot,
+										TimestampTz before, int *nchosen);
+
+/* Removes late rows, numbers ascending, and what says that they were replayed. */
+extern void sj_late_rows_remove(int32 join_id, const int64 *late_ids, int n);
 
 #endif							/* SJ_LATE_CHOICE_H */

@@ -17,6 +17,7 @@
 
 typedef struct Pending
 {
+	int32		join_id;
 	SjTaskInput input[2];
 	Tuplestorestate *records;
 	SjRejections *rejections;
@@ -29,6 +30,9 @@ put_record(Pending *pending, SjTaskInput *input, SjImageLayout *layout,
 	MinimalTuple image = NULL;
 	MinimalTuple old_image = NULL;
 
+	if (record->op == SJ_OP_REPLAY &&
+		SJ_RECORD_REPLAY(record)->join_id == pending->join_id)
+		pending->rejections->replays = true;
 	if (record->op == SJ_OP_WATERMARK || record->op == SJ_OP_REPLAY)
 		return;
 	if (record->op == SJ_OP_INSERT || record->op == SJ_OP_UPDATE)
@@ -88,7 +92,8 @@ sj_pending_put(const SjJoinDef *def, const SjJoinQuery *query,
 			   Snapshot snapshot, Tuplestorestate *records,
 			   SjRejections *rejections)
 {
-	Pending		pending = {.records = records,.rejections = rejections};
+	Pending		pending = {.join_id = def->join_id,.records = records,
+	.rejections = rejections};
 	SjTick	   *before = sj_consumed_tick(def, position, position->tick);
 	SjTick	   *now = sj_tick_take(0, snapshot);
 

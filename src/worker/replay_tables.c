@@ -36,8 +36,9 @@ register_records(SjReplayTables *tables)
 		elog(ERROR, "could not register \"%s\" as a relation", SJ_RECORDS);
 }
 
-static void
-read_records(SjReplayTables *tables, const SjPosition *position)
+void
+sj_replay_tables_read_records(SjReplayTables *tables,
+							  const SjPosition *position)
 {
 	tables->records = tuplestore_begin_heap(false, false, work_mem);
 	sj_rejections_read(tables->def->join_id, tables->snapshot,
@@ -51,8 +52,7 @@ read_records(SjReplayTables *tables, const SjPosition *position)
 
 void
 sj_replay_tables_open(SjReplayTables *tables, const SjJoinDef *def,
-					  const SjJoinQuery *query, const SjJoinPlan *plan,
-					  const SjPosition *position)
+					  const SjJoinQuery *query, const SjJoinPlan *plan)
 {
 	MemoryContext old = CurrentMemoryContext;
 
@@ -65,8 +65,6 @@ sj_replay_tables_open(SjReplayTables *tables, const SjJoinDef *def,
 	PushActiveSnapshot(tables->snapshot);
 	SPI_connect();
 	MemoryContextSwitchTo(old);
-	if (position != NULL)
-		read_records(tables, position);
 }
 
 void
@@ -209,4 +207,35 @@ sj_replay_visit_accepted(SjReplayTables *tables, SjSide side, SjTime from,
 	read_rows(&reading,
 			  sj_replay_partner_query(tables->query, &tables->spec, side, from,
 									  until), (Datum) 0);
+}
+
+void
+sj_replay_visit_spare(SjReplayTables *tables, SjSide side,
+					  const SjLateChoice *choices, int n,
+					  void (*visit) (void *arg, const pg_uuid_t *hash,
+									 int64 spare),
+					  void *arg)
+{
+	Oid			type = UUIDARRAYOID;
+	SjTime		from;
+	SjTime		until;
+	Datum		hashes = hashes_of(choices, n, side, &from, &until);
+
+	if (hashes == (Datum) 0)
+		return;
+	if (SPI_execute_with_args(sj_replay_spare_query(tables->query,
+													&tables->spec, side, from,
+													until), 1, &type, &hashes,
+							  NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the tables of the join");
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
+		bool		isnull;
+
+		visit(arg, DatumGetUUIDP(SPI_getbinval(row, desc, 1, &isnull)),
+			  DatumGetInt64(SPI_getbinval(row, desc, 2, &isnull)));
+	}
+	SPI_freetuptable(SPI_tuptable);
 }

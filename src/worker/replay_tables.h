@@ -29,14 +29,14 @@ typedef struct SjReplayTables
 	SjVerifySpec spec;
 } SjReplayTables;
 
-/*
- * Takes a new snapshot.  With a position the tables are as a join has consumed
- * them that has come so far.  Caller is in the owner's sandbox.
- */
+/* Takes a new snapshot.  Caller is in the owner's sandbox. */
 extern void sj_replay_tables_open(SjReplayTables *tables, const SjJoinDef *def,
 								  const SjJoinQuery *query,
-								  const SjJoinPlan *plan,
-								  const SjPosition *position);
+								  const SjJoinPlan *plan);
+/* From here on the tables are as a join has consumed them that has come to the
+ * position. */
+extern void sj_replay_tables_read_records(SjReplayTables *tables,
+										  const SjPosition *position);
 extern void sj_replay_tables_close(SjReplayTables *tables);
 
 /* A row of a table: a tuple of the input without its computed keys. */
@@ -57,6 +57,15 @@ typedef void (*SjTableRowVisitor) (void *arg, const SjTableRow *row);
 extern void sj_replay_visit_images(SjReplayTables *tables, SjSide side,
 								   const SjLateChoice *choices, int n,
 								   SjTableRowVisitor visit, void *arg);
+
+/* Images of the choices of one side that are more often recorded as not taken in
+ * than their table has them, and how much more often. */
+extern void sj_replay_visit_spare(SjReplayTables *tables, SjSide side,
+								  const SjLateChoice *choices, int n,
+								  void (*visit) (void *arg,
+												 const pg_uuid_t *hash,
+												 int64 spare),
+								  void *arg);
 
 /* The accepted rows of a side with event times from .. until. */
 extern void sj_replay_visit_accepted(SjReplayTables *tables, SjSide side,
