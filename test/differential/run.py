@@ -38,6 +38,7 @@ CRASH_EVERY = 50
 CARRIED = .15                                         # share of the steps before which all joins carry their state forward
 VERSIONED = .25                                       # share of the cases with an upsert key, where it can be
 REPLAYED = .3                                         # share of the steps after which late rows are replayed
+TRIMMED = .15                                         # ... those that nothing depends on are removed
 TWICE = .3                                            # share of the groups that are played again, compared now and then
 PAUSE = threading.Event()                             # never set: a pause between attempts to connect
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -230,6 +231,8 @@ class ReplayRun(Run):
         restart = super().step(server, clock)
         if self.rng.random() < REPLAYED:
             self.replay(server)
+        if self.rng.random() < TRIMMED:
+            server.ask("SELECT sjoin.trim_late(%s, '0 s')", self.schema + ".result")
         return restart
 
     def replay(self, server):
