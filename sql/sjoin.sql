@@ -55,9 +55,7 @@ COMMENT ON MATERIALIZED VIEW sjoin.tick IS 'snapshots that cut the event log int
 -- src/log/position.c
 CREATE MATERIALIZED VIEW sjoin.position AS
     SELECT NULL::int4 AS join_id, NULL::int8 AS tick, NULL::int4 AS txns,
-           NULL::int8 AS watermark_left, NULL::int8 AS watermark_right,
-           NULL::int8 AS max_event_time_left, NULL::int8 AS max_event_time_right,
-           NULL::int8 AS watermark, NULL::int8 AS horizon, NULL::int8 AS result_seq,
+           NULL::int8 AS watermark, NULL::int8 AS horizon, NULL::bytea AS clock, NULL::bytea AS settings, NULL::int8 AS result_seq,
            NULL::int8 AS base_tick, NULL::int4 AS base_txns, NULL::xid8 AS base_xid, NULL::bytea AS base,
            NULL::bytea AS counters, NULL::int8 AS serial, NULL::timestamptz AS at
      WHERE sjoin.no_rows();
@@ -162,6 +160,19 @@ CREATE FUNCTION sjoin.create_stream(
 COMMENT ON FUNCTION sjoin.create_stream(regclass, name, interval, interval, text, interval, name[], boolean) IS
     'declares a table as a stream with the given event time column; with upsert_key newer rows replace older ones with the same values in these columns; settings that are NULL follow the sjoin.* parameters';
 
+CREATE FUNCTION sjoin.alter_stream(
+    source          regclass,
+    watermark_delay interval DEFAULT NULL,
+    idle_timeout    interval DEFAULT NULL,
+    on_idle         text     DEFAULT NULL,
+    max_future      interval DEFAULT NULL,
+    reset           text[]   DEFAULT NULL
+) RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_alter_stream';
+COMMENT ON FUNCTION sjoin.alter_stream(regclass, interval, interval, text, interval, text[]) IS
+    'changes settings of a stream for the rows that its joins consume from now on; NULL leaves a setting as it is, reset names settings that follow the sjoin.* parameters again';
+
 CREATE FUNCTION sjoin.drop_stream(source text, if_exists boolean DEFAULT false, cascade boolean DEFAULT false) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'sjoin_drop_stream';
@@ -205,6 +216,23 @@ CREATE FUNCTION sjoin.create_join(
     AS 'MODULE_PATHNAME', 'sjoin_create_join';
 COMMENT ON FUNCTION sjoin.create_join(text, text, text, text, interval, interval, jsonb, interval, text, regclass[], integer, text, integer, boolean, boolean, text, boolean) IS
     'creates a streaming join from an ordinary SELECT and returns its result table';
+
+CREATE FUNCTION sjoin.alter_join(
+    name             regclass,
+    timeout          interval DEFAULT NULL,
+    ttl              interval DEFAULT NULL,
+    side_ttl         jsonb    DEFAULT NULL,
+    allowed_lateness interval DEFAULT NULL,
+    late_rows        text     DEFAULT NULL,
+    max_rows_per_key integer  DEFAULT NULL,
+    parallelism      integer  DEFAULT NULL,
+    notify_channel   text     DEFAULT NULL,
+    reset            text[]   DEFAULT NULL
+) RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_alter_join';
+COMMENT ON FUNCTION sjoin.alter_join(regclass, interval, interval, jsonb, interval, text, integer, integer, text, text[]) IS
+    'changes settings of a running join for the rows that it consumes from now on; NULL leaves a setting as it is, reset names settings that go back to their defaults';
 
 CREATE FUNCTION sjoin.drop_join(name text, if_exists boolean DEFAULT false, keep_result boolean DEFAULT false) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE

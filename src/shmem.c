@@ -140,7 +140,8 @@ init_shared(void)
 	sj_shared->page_lock = &locks[1].lock;
 	sj_shared->npages = number_of_pages();
 	sj_shared->free_pages = sj_shared->npages;
-	pg_atomic_init_u64(&sj_shared->clock_offset, 0);
+	pg_atomic_init_u64(&sj_shared->clock.offset, 0);
+	pg_atomic_init_u64(&sj_shared->clock.stopped_at, 0);
 	for (int i = 0; i < SJ_MAX_DATABASES; i++)
 		init_database_slot(&sj_shared->databases[i]);
 	for (int i = 0; i < sj_max_joins; i++)
@@ -172,7 +173,7 @@ attach_shared_memory(void)
 	LWLockRelease(AddinShmemInitLock);
 
 	/* tests set the clock by this name */
-	*find_rendezvous_variable("sjoin clock offset") = &sj_shared->clock_offset;
+	*find_rendezvous_variable("sjoin clock") = &sj_shared->clock;
 }
 
 void
@@ -499,9 +500,13 @@ sj_arena_reset(uint32 owner)
 TimestampTz
 sj_now(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz stopped_at;
 
-	if (sj_shared != NULL)
-		now += (int64) pg_atomic_read_u64(&sj_shared->clock_offset);
-	return now;
+	if (sj_shared == NULL)
+		return GetCurrentTimestamp();
+	stopped_at = (TimestampTz) pg_atomic_read_u64(&sj_shared->clock.stopped_at);
+	if (stopped_at != 0)
+		return stopped_at;
+	return GetCurrentTimestamp() +
+		(int64) pg_atomic_read_u64(&sj_shared->clock.offset);
 }

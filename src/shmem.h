@@ -134,6 +134,13 @@ typedef struct SjJoinSlot
 	SjInputStats input[2];
 } SjJoinSlot;
 
+/* Tests set the clock. */
+typedef struct SjTestClock
+{
+	pg_atomic_uint64 offset;	/* usec added to the real one */
+	pg_atomic_uint64 stopped_at;	/* TimestampTz; 0: it runs */
+} SjTestClock;
+
 typedef struct SjShared
 {
 	LWLock	   *lock;			/* slots: who has which */
@@ -148,8 +155,7 @@ typedef struct SjShared
 	uint32		free_pages;
 	uint32		search_from;	/* where to look for a free page first */
 
-	/* tests shift the clock: usec added to the real one */
-	pg_atomic_uint64 clock_offset;
+	SjTestClock clock;
 
 	SjDatabaseSlot databases[SJ_MAX_DATABASES];
 	SjJoinSlot	joins[FLEXIBLE_ARRAY_MEMBER];	/* sjoin.max_joins */
@@ -186,7 +192,7 @@ extern void sj_arena_open(SjArena *arena, uint32 owner);
 /* Frees every page with this tag. */
 extern void sj_arena_reset(uint32 owner);
 
-/* Processing time: GetCurrentTimestamp() plus the tests' offset. */
+/* Processing time: GetCurrentTimestamp(), or what a test has made of it. */
 extern TimestampTz sj_now(void);
 
 #endif							/* SJ_SHMEM_H */

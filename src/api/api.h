@@ -17,6 +17,7 @@
 #include "catalog/query_text.h"
 #include "catalog/stream_def.h"
 #include "fmgr.h"
+#include "nodes/bitmapset.h"
 #include "utils/timestamp.h"
 
 /* hooks.c: object access, utility commands, end of transaction. */
@@ -33,6 +34,12 @@ extern int	sj_arg_choice(FunctionCallInfo fcinfo, int n, const char *name,
 						  const char *const *choices, int nchoices);
 extern Oid	sj_arg_relation(FunctionCallInfo fcinfo, int n, const char *name);
 extern bool sj_arg_flag(FunctionCallInfo fcinfo, int n);
+/*
+ * The names in a text array as a set of their places among 'names'.  An
+ * argument from 'first' on that is given and reset, too, is an error.
+ */
+extern Bitmapset *sj_arg_reset(FunctionCallInfo fcinfo, int n, int first,
+							   const char *const *names, int nnames);
 /* The join whose result the argument names; error when it is none. */
 extern SjJoinDef *sj_arg_join(FunctionCallInfo fcinfo, int n);
 
@@ -51,6 +58,13 @@ extern void sj_check_result_columns(const SjJoinQuery *query);
  * which 'first' is the number of output_mode. */
 extern void sj_read_join_options(FunctionCallInfo fcinfo, int first,
 								 SjJoinDef *def);
+/* Single options, for alter_join(), too. */
+extern SjLateRows sj_arg_late_rows(FunctionCallInfo fcinfo, int n);
+extern char *sj_arg_channel(FunctionCallInfo fcinfo, int n);
+extern void sj_check_max_rows_per_key(FunctionCallInfo fcinfo, int n);
+extern void sj_check_parallelism(FunctionCallInfo fcinfo, int n);
+/* NOTICE when it has none. */
+extern void sj_check_timeout_has_effect(const SjJoinDef *def);
 extern void sj_explain_options(const SjJoinDef *def, const SjJoinQuery *query,
 							   SjExplainOptions *options);
 

@@ -11,9 +11,11 @@
 #include "postgres.h"
 
 #include "api/api.h"
+#include "catalog/pg_type.h"
 #include "common/int.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
@@ -112,6 +114,52 @@ bool
 sj_arg_flag(FunctionCallInfo fcinfo, int n)
 {
 	return !PG_ARGISNULL(n) && PG_GETARG_BOOL(n);
+}
+
+/* Place of a name among the names. */
+static int
+find_setting(const char *name, const char *const *names, int nnames)
+{
+	for (int i = 0; i < nnames; i++)
+		if (strcmp(name, names[i]) == 0)
+			return i;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("reset names \"%s\", which is no setting", name),
+			 errhint("Settings are %s.", choices_text(names, nnames))));
+}
+
+Bitmapset *
+sj_arg_reset(FunctionCallInfo fcinfo, int n, int first,
+			 const char *const *names, int nnames)
+{
+	Bitmapset  *set = NULL;
+	Datum	   *elements;
+	bool	   *nulls;
+	int			nelements;
+
+	if (PG_ARGISNULL(n))
+		return NULL;
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(n), TEXTOID, -1, false,
+					  TYPALIGN_INT, &elements, &nulls, &nelements);
+	for (int i = 0; i < nelements; i++)
+	{
+		int			place;
+
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("reset must not contain nulls"),
+					 errhint("Settings are %s.", choices_text(names, nnames))));
+		place = find_setting(TextDatumGetCString(elements[i]), names, nnames);
+		if (!PG_ARGISNULL(first + place))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("%s is both set and reset", names[place]),
+					 errhint("Leave it out of one of the two.")));
+		set = bms_add_member(set, place);
+	}
+	return set;
 }
 
 SjJoinDef *

@@ -335,9 +335,8 @@ protect_input(Oid view, const SjJoinInput *input)
 	protect_trigger(view, input->relid, SJ_TRUNCATE_TRIGGER);
 }
 
-/* What sjoin.joins says of the join; the definition cannot change. */
-static void
-describe(SjJoinDef *def, const SjJoinQuery *query)
+void
+sj_describe_join(SjJoinDef *def, const SjJoinQuery *query)
 {
 	int64		keep = Max(sj_bounds_keep(&query->bounds, SJ_LEFT),
 						   sj_bounds_keep(&query->bounds, SJ_RIGHT));
@@ -365,7 +364,7 @@ sj_start_join(SjJoinDef *def, const SjJoinQuery *query)
 		capture_input(&query->input[side]);
 		protect_input(def->definition, &query->input[side]);
 	}
-	describe(def, query);
+	sj_describe_join(def, query);
 	def->start = sj_tick_serialize(sj_tick_take(0, GetLatestSnapshot()));
 	def->join_id = (int32) nextval_internal(sj_relation_oid("join_id"), false);
 }

@@ -30,6 +30,8 @@ extern void sj_lock_inputs(SjAnalyzer analyze, const SjJoinDef *def,
 extern void sj_check_may_read(const SjJoinQuery *query);
 /* Error when its results would have to change where they are final. */
 extern void sj_check_finality(const SjJoinDef *def, const SjJoinQuery *query);
+/* What sjoin.joins says of the join. */
+extern void sj_describe_join(SjJoinDef *def, const SjJoinQuery *query);
 /* Inputs whose event time was inferred become streams. */
 extern void sj_declare_streams(const SjJoinQuery *query);
 /*

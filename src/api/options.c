@@ -43,22 +43,28 @@ refuse(const char *option, const char *value)
 			 errhint("Leave %s at its default.", option)));
 }
 
+SjLateRows
+sj_arg_late_rows(FunctionCallInfo fcinfo, int n)
+{
+	static const char *const lates[] = {
+		[SJ_LATE_KEEP] = "keep",[SJ_LATE_DROP] = "drop",
+		[SJ_LATE_JOIN] = "join",[SJ_LATE_ERROR] = "error"
+	};
+
+	return (SjLateRows) sj_arg_choice(fcinfo, n, "late_rows", lates,
+									  lengthof(lates));
+}
+
 static void
 read_modes(FunctionCallInfo fcinfo, int first, SjJoinDef *def)
 {
 	static const char *const modes[] = {"upsert", "changelog", "append"};
 	static const char *const emits[] = {"auto", "eager", "final"};
-	static const char *const lates[] = {
-		[SJ_LATE_KEEP] = "keep",[SJ_LATE_DROP] = "drop",
-		[SJ_LATE_JOIN] = "join",[SJ_LATE_ERROR] = "error"
-	};
 	static const char *const matchings[] = {"all", "one_to_one"};
 	int			mode = sj_arg_choice(fcinfo, first + ARG_OUTPUT_MODE,
 									 "output_mode", modes, lengthof(modes));
 	int			emit = sj_arg_choice(fcinfo, first + ARG_EMIT, "emit", emits,
 									 lengthof(emits));
-	int			late = sj_arg_choice(fcinfo, first + ARG_LATE_ROWS,
-									 "late_rows", lates, lengthof(lates));
 	int			matching = sj_arg_choice(fcinfo, first + ARG_MATCHING,
 										 "matching", matchings,
 										 lengthof(matchings));
@@ -70,28 +76,30 @@ read_modes(FunctionCallInfo fcinfo, int first, SjJoinDef *def)
 	def->output_mode = mode == 0 ? SJ_OUTPUT_UPSERT :
 		mode == 1 ? SJ_OUTPUT_CHANGELOG : SJ_OUTPUT_APPEND;
 	def->emit = emit == 0 ? SJ_EMIT_AUTO : SJ_EMIT_FINAL;
-	def->late_rows = (SjLateRows) late;
+	def->late_rows = sj_arg_late_rows(fcinfo, first + ARG_LATE_ROWS);
 }
 
-static void
-refuse_what_comes_later(FunctionCallInfo fcinfo, int first)
+void
+sj_check_max_rows_per_key(FunctionCallInfo fcinfo, int n)
 {
-	if (!PG_ARGISNULL(first + ARG_LOOKUPS))
-		refuse("lookups", "a list of tables");
-	if (!PG_ARGISNULL(first + ARG_MAX_ROWS_PER_KEY))
+	if (!PG_ARGISNULL(n))
 		refuse("max_rows_per_key", "a number");
-	if (PG_ARGISNULL(first + ARG_PARALLELISM) ||
-		PG_GETARG_INT32(first + ARG_PARALLELISM) < 1)
+}
+
+void
+sj_check_parallelism(FunctionCallInfo fcinfo, int n)
+{
+	if (PG_ARGISNULL(n) || PG_GETARG_INT32(n) < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("parallelism must be at least 1")));
-	if (PG_GETARG_INT32(first + ARG_PARALLELISM) > 1)
+	if (PG_GETARG_INT32(n) > 1)
 		refuse("parallelism", "more than 1");
 }
 
 /* A channel that LISTEN and NOTIFY can name, or NULL. */
-static char *
-read_channel(FunctionCallInfo fcinfo, int n)
+char *
+sj_arg_channel(FunctionCallInfo fcinfo, int n)
 {
 	char	   *channel = sj_arg_cstring(fcinfo, n);
 
@@ -111,24 +119,33 @@ read_channel(FunctionCallInfo fcinfo, int n)
 	return channel;
 }
 
+void
+sj_check_timeout_has_effect(const SjJoinDef *def)
+{
+	if (def->timeout >= 0 && sj_join_is_final(def))
+		ereport(NOTICE,
+				(errmsg("timeout has no effect where rows are final"),
+				 errdetail("With output_mode => append or emit => final an unmatched row waits for the whole time range or ttl.")));
+}
+
 /* Reads output_mode and all options after it; times come out in usec. */
 void
 sj_read_join_options(FunctionCallInfo fcinfo, int first, SjJoinDef *def)
 {
 	read_modes(fcinfo, first, def);
-	refuse_what_comes_later(fcinfo, first);
+	if (!PG_ARGISNULL(first + ARG_LOOKUPS))
+		refuse("lookups", "a list of tables");
+	sj_check_max_rows_per_key(fcinfo, first + ARG_MAX_ROWS_PER_KEY);
+	sj_check_parallelism(fcinfo, first + ARG_PARALLELISM);
 	def->timeout = sj_arg_interval(fcinfo, first + ARG_TIMEOUT, "timeout");
 	def->ttl = sj_arg_interval(fcinfo, first + ARG_TTL, "ttl");
 	def->allowed_lateness = sj_arg_interval(fcinfo,
 											first + ARG_ALLOWED_LATENESS,
 											"allowed_lateness");
-	if (def->timeout >= 0 && sj_join_is_final(def))
-		ereport(NOTICE,
-				(errmsg("timeout has no effect where rows are final"),
-				 errdetail("With output_mode => append or emit => final an unmatched row waits for the whole time range or ttl.")));
+	sj_check_timeout_has_effect(def);
 	def->with_data = sj_arg_flag(fcinfo, first + ARG_WITH_DATA);
 	def->paused = sj_arg_flag(fcinfo, first + ARG_PAUSED);
-	def->notify_channel = read_channel(fcinfo, first + ARG_NOTIFY_CHANNEL);
+	def->notify_channel = sj_arg_channel(fcinfo, first + ARG_NOTIFY_CHANNEL);
 	if (!PG_ARGISNULL(first + ARG_SIDE_TTL))
 		def->side_ttl =
 			DatumGetCString(DirectFunctionCall1(jsonb_out,

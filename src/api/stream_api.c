@@ -20,6 +20,7 @@
 #include "catalog/pg_type.h"
 #include "catalog/privileges.h"
 #include "catalog/query_analysis.h"
+#include "log/event_log.h"
 #include "miscadmin.h"
 #include "shmem.h"
 #include "storage/lmgr.h"
@@ -32,6 +33,7 @@
 #include "utils/varlena.h"
 
 PG_FUNCTION_INFO_V1(sjoin_create_stream);
+PG_FUNCTION_INFO_V1(sjoin_alter_stream);
 PG_FUNCTION_INFO_V1(sjoin_drop_stream);
 PG_FUNCTION_INFO_V1(sjoin_advance_watermark);
 
@@ -98,6 +100,16 @@ max_future_argument(FunctionCallInfo fcinfo, int n)
 	int64		usec = sj_arg_interval(fcinfo, n, "max_future");
 
 	return usec < 0 ? -2 : usec;
+}
+
+/* on_idle: advance, ignore or hold. */
+static SjOnIdle
+on_idle_argument(FunctionCallInfo fcinfo, int n)
+{
+	static const char *const names[] = {"advance", "ignore", "hold"};
+
+	return (SjOnIdle) sj_arg_choice(fcinfo, n, "on_idle", names,
+									lengthof(names));
 }
 
 /* A column of an upsert key by name: one whose values can be told apart. */
@@ -179,7 +191,6 @@ upsert_key_argument(FunctionCallInfo fcinfo, int n, Oid relid)
 Datum
 sjoin_create_stream(PG_FUNCTION_ARGS)
 {
-	static const char *const on_idle[] = {"advance", "ignore", "hold"};
 	Oid			relid = sj_arg_relation(fcinfo, 0, "source");
 	SjStreamDef def = {.relid = relid};
 	SjStreamDef *old;
@@ -195,8 +206,7 @@ sjoin_create_stream(PG_FUNCTION_ARGS)
 	def.time_attno = event_time_column(relid, NameStr(*PG_GETARG_NAME(1)));
 	def.watermark_delay = sj_arg_interval(fcinfo, 2, "watermark_delay");
 	def.idle_timeout = sj_arg_interval(fcinfo, 3, "idle_timeout");
-	def.on_idle = sj_arg_choice(fcinfo, 4, "on_idle", on_idle,
-								lengthof(on_idle));
+	def.on_idle = on_idle_argument(fcinfo, 4);
 	def.max_future = max_future_argument(fcinfo, 5);
 	def.upsert_key = upsert_key_argument(fcinfo, 6, relid);
 	def.created_at = GetCurrentTimestamp();
@@ -216,6 +226,99 @@ sjoin_create_stream(PG_FUNCTION_ARGS)
 						get_rel_name(relid)),
 				 errhint("Drop the stream first, or pass if_not_exists => true.")));
 	PG_RETURN_OID(relid);
+}
+
+/* The settings of a stream that reset takes back to their defaults. */
+static void
+reset_setting(SjStreamDef *def, int i)
+{
+	switch (i)
+	{
+		case 0:
+			def->watermark_delay = -1;
+			break;
+		case 1:
+			def->idle_timeout = -1;
+			break;
+		case 2:
+			def->on_idle = SJ_ON_IDLE_ADVANCE;
+			break;
+		case 3:
+			def->max_future = -2;
+			break;
+	}
+}
+
+static void
+alter_settings(FunctionCallInfo fcinfo, SjStreamDef *def)
+{
+	static const char *const names[] = {"watermark_delay", "idle_timeout",
+	"on_idle", "max_future"};
+	Bitmapset  *reset = sj_arg_reset(fcinfo, 5, 1, names, lengthof(names));
+	int			i = -1;
+
+	while ((i = bms_next_member(reset, i)) >= 0)
+		reset_setting(def, i);
+	if (!PG_ARGISNULL(1))
+		def->watermark_delay = sj_arg_interval(fcinfo, 1, names[0]);
+	if (!PG_ARGISNULL(2))
+		def->idle_timeout = sj_arg_interval(fcinfo, 2, names[1]);
+	if (!PG_ARGISNULL(3))
+		def->on_idle = on_idle_argument(fcinfo, 3);
+	if (!PG_ARGISNULL(4))
+		def->max_future = max_future_argument(fcinfo, 4);
+}
+
+/* What moves the clock of joins is a record in the log (T2, T9). */
+static void
+log_settings(const SjStreamDef *def)
+{
+	SjSettingsRecord record = {.delay = def->watermark_delay,
+	.max_future = def->max_future};
+
+	sj_capture_control(def->relid, SJ_OP_SETTINGS, &record, sizeof(record));
+}
+
+/* The definition of a stream that the caller owns. */
+static SjStreamDef *
+own_stream(Oid relid)
+{
+	SjStreamDef *def;
+
+	sj_check_owner(relid);
+	def = sj_stream_def_get(relid);
+	if (def == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a stream", get_rel_name(relid)),
+				 errhint("Make it one with sjoin.create_stream().")));
+	return def;
+}
+
+/*
+ * alter_stream(source regclass, watermark_delay interval,
+ *				idle_timeout interval, on_idle text, max_future interval,
+ *				reset text[])
+ *		RETURNS void
+ *
+ * NULL leaves a setting as it is.
+ */
+Datum
+sjoin_alter_stream(PG_FUNCTION_ARGS)
+{
+	Oid			relid = sj_arg_relation(fcinfo, 0, "source");
+	SjStreamDef *def;
+
+	sj_require_preload();
+	(void) own_stream(relid);
+	sj_join_def_lock();
+	def = own_stream(relid);	/* as it is now */
+	alter_settings(fcinfo, def);
+	sj_stream_def_update(def);
+	log_settings(def);
+	sj_stream_invalidate(relid);
+	sj_definitions_changed();
+	PG_RETURN_VOID();
 }
 
 /* Joins that have the table as an input. */
@@ -312,13 +415,7 @@ sjoin_advance_watermark(PG_FUNCTION_ARGS)
 	SjStreamDef *def;
 
 	sj_require_preload();
-	sj_check_owner(relid);
-	def = sj_stream_def_get(relid);
-	if (def == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a stream", get_rel_name(relid)),
-				 errhint("Make it one with sjoin.create_stream().")));
+	def = own_stream(relid);
 	if (!PG_ARGISNULL(1) && !SJ_TIME_IS_FINITE(watermark))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -329,7 +426,7 @@ sjoin_advance_watermark(PG_FUNCTION_ARGS)
 		watermark =
 			DatumGetTimestamp(DirectFunctionCall1(timestamptz_timestamp,
 												  TimestampTzGetDatum(watermark)));
-	sj_capture_watermark(relid, watermark);
+	sj_capture_control(relid, SJ_OP_WATERMARK, &watermark, sizeof(watermark));
 
 	if (PG_ARGISNULL(1))
 	{

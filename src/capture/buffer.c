@@ -273,8 +273,7 @@ sj_buffer_add(SjScope *scope, SjBuffer *buffer, char op, Size size)
 	record->size = size;
 	record->op = op;
 	buffer->open.n++;
-	buffer->open.changes |= op != SJ_OP_INSERT && op != SJ_OP_WATERMARK &&
-		op != SJ_OP_REPLAY;
+	buffer->open.changes |= op != SJ_OP_INSERT && !SJ_OP_IS_CONTROL(op);
 	buffer->last_op = op;
 	return record;
 }

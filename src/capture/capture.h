@@ -58,8 +58,12 @@ extern bool sj_capture_has_written(void);
 /* The same, of one stream. */
 extern bool sj_capture_has_written_to(Oid stream);
 
-/* Buffers a 'W' record of the stream, written when the transaction commits. */
-extern void sj_capture_watermark(Oid relid, SjTime watermark);
+/*
+ * Buffers a control record of the stream, written when the transaction
+ * commits.
+ */
+extern PGDLLEXPORT void sj_capture_control(Oid relid, char op,
+										   const void *body, Size size);
 /* Records that a join is to take in late rows; 'relid' is its left stream. */
 extern void sj_capture_replay(Oid relid, Oid result, int32 join_id,
 							  const int64 *late_ids, int n);

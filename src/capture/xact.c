@@ -64,16 +64,17 @@ sj_buffer_record(int32 layout, Oid source, char op, Size size)
 }
 
 void
-sj_capture_watermark(Oid relid, SjTime watermark)
+sj_capture_control(Oid relid, char op, const void *body, Size size)
 {
 	SjLayout   *layout = sj_layout_current(relid);
 	SjLogRecord *record;
 
+	Assert(SJ_OP_IS_CONTROL(op));
 	if (layout == NULL)
 		return;
-	record = sj_buffer_record(layout->id, InvalidOid, SJ_OP_WATERMARK,
-							  MAXALIGN(sizeof(SjLogRecord)) + sizeof(SjTime));
-	SJ_RECORD_WATERMARK(record) = watermark;
+	record = sj_buffer_record(layout->id, InvalidOid, op,
+							  MAXALIGN(sizeof(SjLogRecord)) + MAXALIGN(size));
+	memcpy(SJ_RECORD_BODY(record), body, size);
 }
 
 void

@@ -249,20 +249,43 @@ sj_stream_def_delete(Oid relid)
 	delete_rows("stream_def", "stream_def_relid", Anum_stream_relid, relid);
 }
 
+void
+sj_stream_def_update(const SjStreamDef *def)
+{
+	sj_stream_def_delete(def->relid);
+	sj_stream_def_insert(def);
+}
+
+int64
+sj_default_delay(void)
+{
+	return (int64) sj_watermark_delay * 1000;
+}
+
+int64
+sj_default_max_future(void)
+{
+	return sj_max_future < 0 ? -1 : (int64) sj_max_future * 1000;
+}
+
 int64
 sj_stream_delay(const SjStreamDef *def)
 {
-	if (def->watermark_delay >= 0)
-		return def->watermark_delay;
-	return (int64) sj_watermark_delay * 1000;
+	return def->watermark_delay >= 0 ? def->watermark_delay :
+		sj_default_delay();
+}
+
+int64
+sj_stream_idle_timeout(const SjStreamDef *def)
+{
+	return def->idle_timeout >= 0 ? def->idle_timeout :
+		(int64) sj_idle_timeout * 1000;
 }
 
 int64
 sj_stream_max_future(const SjStreamDef *def)
 {
-	if (def->max_future >= -1)
-		return def->max_future;
-	return sj_max_future < 0 ? -1 : (int64) sj_max_future * 1000;
+	return def->max_future >= -1 ? def->max_future : sj_default_max_future();
 }
 
 /* layouts ------------------------------------------------------------- */

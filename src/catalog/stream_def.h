@@ -58,9 +58,13 @@ extern SjStreamDef *sj_stream_def_get(Oid relid);
 extern List *sj_stream_def_all(void);	/* of SjStreamDef */
 extern void sj_stream_def_insert(const SjStreamDef *def);
 extern void sj_stream_def_delete(Oid relid);
-/* with the settings put in for NULLs; -1: no guard */
+extern void sj_stream_def_update(const SjStreamDef *def);
+/* with the settings put in for NULLs; 0: never idle; -1: no guard */
 extern int64 sj_stream_delay(const SjStreamDef *def);
+extern int64 sj_stream_idle_timeout(const SjStreamDef *def);
 extern int64 sj_stream_max_future(const SjStreamDef *def);
+extern int64 sj_default_delay(void);
+extern int64 sj_default_max_future(void);
 
 /* The layout that writers of the stream use now; NULL: nothing is captured. */
 extern SjLayout *sj_layout_current(Oid relid);

@@ -413,26 +413,39 @@ calendar_deadline_passed(SjVerifyContext *context, const SjBound *bound,
 					sj_verify_time_constant(context, due));
 }
 
+/* Has the deadline of the left row passed, with that timeout? */
+static char *
+deadline_passed(SjVerifyContext *context, int64 timeout)
+{
+	const SjBounds *bounds = &context->q->bounds;
+	const SjVerifySpec *spec = context->spec;
+
+	if (timeout >= 0 && !spec->final)
+		return fixed_deadline_passed(context, timeout, spec->due_before);
+	if (bounds->upper.calendar)
+		return calendar_deadline_passed(context, &bounds->upper,
+										spec->due_before);
+	return fixed_deadline_passed(context, bounds->upper.usec,
+								 spec->due_before);
+}
+
 /* Leaves out unmatched rows of the preserved side that are not due. */
 static void
 append_due(StringInfo buf, SjVerifyContext *context)
 {
-	const SjBounds *bounds = &context->q->bounds;
 	const SjVerifySpec *spec = context->spec;
-	int64		timeout = spec->final ? -1 : bounds->timeout[SJ_LEFT];
-	char	   *passed;
+	char	   *surely;
 
 	if (!context->q->pad[SJ_LEFT])
 		return;
-	if (timeout >= 0)
-		passed = fixed_deadline_passed(context, timeout, spec->due_before);
-	else if (bounds->upper.calendar)
-		passed = calendar_deadline_passed(context, &bounds->upper,
-										  spec->due_before);
+	surely = deadline_passed(context, spec->timeout[1]);
+	if (spec->perhaps_due)
+		sj_verify_add_condition(buf, psprintf("r.sjoin_hash IS NULL AND %s AND NOT (%s)",
+									   deadline_passed(context, spec->timeout[0]),
+									   surely));
 	else
-		passed = fixed_deadline_passed(context, bounds->upper.usec,
-									   spec->due_before);
-	sj_verify_add_condition(buf, psprintf("r.sjoin_hash IS NOT NULL OR %s", passed));
+		sj_verify_add_condition(buf, psprintf("r.sjoin_hash IS NOT NULL OR %s",
+									   surely));
 }
 
 /* ---- the query ---- */

@@ -32,6 +32,11 @@ typedef struct SjVerifySpec
 	SjTime		due_before;		/* unmatched rows with an earlier deadline are
 								 * due: the watermark, or the horizon when
 								 * final; SJ_TIME_MIN: none */
+	int64		timeout[2];		/* shortest and longest of them that a row may
+								 * have come with; -1: the bound */
+	bool		perhaps_due;	/* only unmatched rows that are due by the
+								 * shortest and not by the longest; else all
+								 * that is due by the longest */
 	const char *start;			/* SQL of the snapshot whose rows the join did
 								 * not read; NULL: it read all */
 	bool		has_failed_pairs;	/* SJ_RECORDS has rows of op 'P' */

@@ -16,6 +16,7 @@
  *		sj_engine_truncate()	for each truncated input
  *		sj_engine_saw()			for each finite event time of the step
  *		sj_engine_advance()		for each advance_watermark of the step
+ *		sj_engine_quiet()		for each input found without rows for a while
  *		sj_engine_end_step()	watermark moves, deadlines are written
  *
  * and one batch is any number of steps, then sj_engine_changes(), and, when
@@ -230,13 +231,25 @@ typedef struct SjReplaced
 	int8		sign;
 } SjReplaced;
 
-/* Where event time stands (T1-T3, T9); what a position record keeps. */
+/* What an input without rows for a while is taken for (T7). */
+typedef enum SjIdleness
+{
+	SJ_NOT_IDLE,				/* others wait for its rows */
+	SJ_IDLE_ADVANCES,			/* its watermark moves on with the clock */
+	SJ_IDLE_IGNORED				/* it is left out of the minimum */
+} SjIdleness;
+
+/* Where event time stands (T1-T3, T7, T9); what a position record keeps. */
 typedef struct SjClock
 {
 	SjTime		input[2];		/* watermark of each input */
 	SjTime		max_event_time[2];	/* greatest finite event time seen */
 	SjTime		watermark;		/* of the join: minimum over its inputs */
 	SjTime		horizon;		/* watermark - allowed_lateness, never back */
+	int64		quiet[2];		/* running time without a row of the input as
+								 * far as the log says, usec */
+	int64		idle[2];		/* an SjIdleness; wide, so that no byte is
+								 * padding */
 } SjClock;
 
 /* Figures for statistics. */
@@ -330,6 +343,9 @@ extern void sj_engine_detach_all(SjEngine *engine, SjSide side, Oid source,
 extern void sj_engine_saw(SjEngine *engine, SjSide side, SjTime event_time,
 						  bool moves_watermark);
 extern void sj_engine_advance(SjEngine *engine, SjSide side, SjTime watermark);
+extern void sj_engine_quiet(SjEngine *engine, SjSide side, int64 quiet,
+							SjIdleness idle, int64 move);
+extern void sj_engine_woke(SjEngine *engine, SjSide side);
 extern bool sj_engine_end_step(SjEngine *engine);
 extern const SjChange *sj_engine_changes(SjEngine *engine, int64 *n);
 /* What became of versions in the batch; valid as long as the changes are. */

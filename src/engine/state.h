@@ -175,6 +175,11 @@ typedef struct SjStep
 	SjTime		greatest[2];	/* of all */
 	SjTime		advance[2];
 	bool		to_newest[2];	/* advance to the newest event time seen */
+	bool		row[2];			/* a row was captured */
+	bool		noted[2];		/* the three below are set */
+	int64		quiet[2];
+	SjIdleness	idle[2];
+	int64		move[2];
 } SjStep;
 
 /* One process's hold on a state; palloc'd. */

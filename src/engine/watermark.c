@@ -25,6 +25,8 @@ sj_step_start(SjStep *step)
 		step->greatest[side] = SJ_TIME_MIN;
 		step->advance[side] = SJ_TIME_MIN;
 		step->to_newest[side] = false;
+		step->row[side] = false;
+		step->noted[side] = false;
 	}
 }
 
@@ -61,6 +63,31 @@ sj_engine_advance(SjEngine *engine, SjSide side, SjTime watermark)
 		step->advance[side] = Max(step->advance[side], watermark);
 }
 
+/*
+ * The input has had no row for 'quiet' usec of running time, and is taken for
+ * what 'idle' says; its watermark moves on by 'move' usec (T7).  A row of the
+ * same step is stronger.
+ */
+void
+sj_engine_quiet(SjEngine *engine, SjSide side, int64 quiet, SjIdleness idle,
+				int64 move)
+{
+	SjStep	   *step = &engine->step;
+
+	Assert(quiet >= 0 && move >= 0);
+	step->noted[side] = true;
+	step->quiet[side] = quiet;
+	step->idle[side] = idle;
+	step->move[side] = move;
+}
+
+/* A row of the input was captured, whatever its event time. */
+void
+sj_engine_woke(SjEngine *engine, SjSide side)
+{
+	engine->step.row[side] = true;
+}
+
 /* The watermark of one input at the end of the step. */
 static SjTime
 input_watermark(const SjEngine *engine, SjSide side)
@@ -83,14 +110,89 @@ input_watermark(const SjEngine *engine, SjSide side)
 	return watermark;
 }
 
+/* An input that never had a row is not waited for, and waits for no other. */
+static bool
+has_had_rows(const SjClock *clock, SjSide side)
+{
+	return clock->max_event_time[side] != SJ_TIME_MIN;
+}
+
+/*
+ * When every input that ever had a row is idle, their watermarks become the
+ * greatest of them: what is finished is finished.
+ */
+static void
+level(SjClock *clock)
+{
+	SjTime		greatest = SJ_TIME_MIN;
+
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		if (!has_had_rows(clock, side))
+			continue;
+		if (clock->idle[side] == SJ_NOT_IDLE)
+			return;
+		greatest = Max(greatest, clock->input[side]);
+	}
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		if (has_had_rows(clock, side))
+			clock->input[side] = greatest;
+}
+
+/* Which inputs are idle, and what that makes of their watermarks (T7). */
+static void
+end_idleness(SjEngine *engine)
+{
+	const SjStep *step = &engine->step;
+	SjClock    *clock = &engine->root->clock;
+	bool		fell_idle = false;
+
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		SjIdleness	idle = step->row[side] ? SJ_NOT_IDLE :
+		step->noted[side] ? step->idle[side] : (SjIdleness) clock->idle[side];
+
+		fell_idle |= idle != SJ_NOT_IDLE && clock->idle[side] == SJ_NOT_IDLE;
+		clock->idle[side] = idle;
+		if (step->row[side])
+			clock->quiet[side] = 0;
+		else if (step->noted[side])
+			clock->quiet[side] = step->quiet[side];
+	}
+	if (fell_idle)
+		level(clock);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		if (step->noted[side] && clock->idle[side] == SJ_IDLE_ADVANCES &&
+			clock->input[side] != SJ_TIME_MIN)
+			clock->input[side] = sj_time_add(clock->input[side],
+											 step->move[side]);
+}
+
+/*
+ * The minimum over the inputs that are waited for; when none is, the greatest
+ * of those that are not.
+ */
+static SjTime
+join_watermark(const SjClock *clock)
+{
+	bool		ignored[2];
+
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		ignored[side] = clock->idle[side] == SJ_IDLE_IGNORED;
+	if (ignored[SJ_LEFT] && ignored[SJ_RIGHT])
+		return Max(clock->input[SJ_LEFT], clock->input[SJ_RIGHT]);
+	if (ignored[SJ_LEFT] || ignored[SJ_RIGHT])
+		return clock->input[ignored[SJ_LEFT] ? SJ_RIGHT : SJ_LEFT];
+	return Min(clock->input[SJ_LEFT], clock->input[SJ_RIGHT]);
+}
+
 /* Moves the join's watermark and horizon to where the inputs are. */
 static void
 settle(SjRoot *root)
 {
 	SjClock    *clock = &root->clock;
-	SjTime		watermark = Min(clock->input[SJ_LEFT], clock->input[SJ_RIGHT]);
 
-	clock->watermark = Max(clock->watermark, watermark);
+	clock->watermark = Max(clock->watermark, join_watermark(clock));
 
 	/* an infinite lateness: nothing is ever late */
 	if (clock->watermark != SJ_TIME_MIN &&
@@ -113,6 +215,7 @@ sj_clock_end_step(SjEngine *engine)
 										  engine->step.greatest[side]);
 		clock->input[side] = input_watermark(engine, side);
 	}
+	end_idleness(engine);
 	settle(engine->root);
 	sj_step_start(&engine->step);
 	return memcmp(&before, clock, sizeof(SjClock)) != 0;

@@ -15,7 +15,8 @@
  *								carried forward
  *		source		oid			the partition they are of; 0: the stream's own
  *								table; of 'R' the result of the join
- *		changes		boolean		holds records other than 'I', 'W' and 'R'
+ *		changes		boolean		holds records other than insertions and
+ *								control records
  *		captured_at	timestamptz	clock when the chunk was closed
  *		data		bytea		the records, each MAXALIGNed
  *
@@ -49,7 +50,8 @@
  * (advance_watermark) by an SjTime, SJ_TIME_MIN for "newest event time seen";
  * 'R' (replay_late, in the layout of the join's left stream, in chunks of their
  * own) by an SjReplayRequest;
- * 'C' (carried forward) by an SjCarriedRow and a tuple.  Images are
+ * 'Q' (inputs without rows for a while) by an SjQuietRecord; 'A' (alteration) by
+ * an SjSettingsRecord; 'C' (carried forward) by an SjCarriedRow and a tuple.  Images are
  * MinimalTuples in the chunk's layout.
  *
  * Within a transaction the records of one layout and source have ascending
@@ -62,7 +64,14 @@
 #define SJ_OP_TRUNCATE	'T'
 #define SJ_OP_WATERMARK	'W'
 #define SJ_OP_REPLAY	'R'
+#define SJ_OP_QUIET		'Q'
+#define SJ_OP_SETTINGS	'A'
 #define SJ_OP_CARRIED	'C'
+
+/* What says something of time or settings and not of a row (A4). */
+#define SJ_OP_IS_CONTROL(op) \
+	((op) == SJ_OP_WATERMARK || (op) == SJ_OP_QUIET || \
+	 (op) == SJ_OP_SETTINGS || (op) == SJ_OP_REPLAY)
 
 typedef struct SjLogRecord
 {
@@ -77,10 +86,11 @@ typedef struct SjLogRecord
 #define SJ_RECORD_OLD_IMAGE(record) \
 	((MinimalTuple) ((char *) SJ_RECORD_IMAGE(record) + \
 					 MAXALIGN(SJ_RECORD_IMAGE(record)->t_len)))
+#define SJ_RECORD_BODY(record) \
+	((void *) ((char *) (record) + MAXALIGN(sizeof(SjLogRecord))))
 #define SJ_RECORD_WATERMARK(record) \
-	(*(SjTime *) ((char *) (record) + MAXALIGN(sizeof(SjLogRecord))))
-#define SJ_RECORD_REPLAY(record) \
-	((SjReplayRequest *) ((char *) (record) + MAXALIGN(sizeof(SjLogRecord))))
+	(*(SjTime *) SJ_RECORD_BODY(record))
+#define SJ_RECORD_REPLAY(record) ((SjReplayRequest *) SJ_RECORD_BODY(record))
 
 /* Late rows that a join is to take in after all. */
 typedef struct SjReplayRequest
@@ -89,6 +99,30 @@ typedef struct SjReplayRequest
 	int32		n;
 	int64		late_id[FLEXIBLE_ARRAY_MEMBER];
 } SjReplayRequest;
+
+/* What the worker has found of the inputs of a join (T7), by side. */
+typedef struct SjQuietRecord
+{
+	int32		join_id;
+	int32		pad;
+	int64		quiet[2];		/* usec without a row */
+	int64		idle[2];		/* SjIdleness */
+	int64		move[2];		/* usec that the watermark moves on */
+} SjQuietRecord;
+
+/*
+ * Settings from now on, as SjLogSettings has them: those of a join, or with
+ * join_id 0 those of the stream whose layout the chunk has.
+ */
+typedef struct SjSettingsRecord
+{
+	int32		join_id;
+	int32		late_rows;
+	int64		timeout;
+	int64		allowed_lateness;
+	int64		delay;
+	int64		max_future;
+} SjSettingsRecord;
 
 typedef struct SjCarriedRow
 {
@@ -102,6 +136,7 @@ typedef struct SjCarriedRow
 	uint16		flags;			/* of SjRow: SJ_ROW_CARRIED */
 	char		pad2[2];
 	int64		version;		/* on a side with an upsert key */
+	SjTime		due;			/* the deadline that it came with (T9) */
 } SjCarriedRow;
 
 /* A chunk in memory, to be written or as read. */
@@ -113,7 +148,8 @@ typedef struct SjChunk
 	int32		layout;
 	Oid			source;			/* partition that the images are of; InvalidOid:
 								 * the stream's own table */
-	bool		changes;		/* has records other than 'I', 'W', 'R' */
+	bool		changes;		/* has records other than insertions and
+								 * control records */
 	TimestampTz captured_at;	/* set by sj_log_append */
 	Size		len;
 	char	   *data;			/* MAXALIGNed */

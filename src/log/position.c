@@ -37,12 +37,10 @@ enum
 	Anum_join_id = 1,
 	Anum_tick,
 	Anum_txns,
-	Anum_watermark_left,
-	Anum_watermark_right,
-	Anum_max_event_time_left,
-	Anum_max_event_time_right,
 	Anum_watermark,
 	Anum_horizon,
+	Anum_clock,
+	Anum_settings,
 	Anum_result_seq,
 	Anum_base_tick,
 	Anum_base_txns,
@@ -86,14 +84,11 @@ form_position(Relation rel, const SjPosition *position)
 	value[Anum_join_id - 1] = Int32GetDatum(position->join_id);
 	value[Anum_tick - 1] = Int64GetDatum(position->tick);
 	value[Anum_txns - 1] = Int32GetDatum(position->txns);
-	value[Anum_watermark_left - 1] = Int64GetDatum(clock->input[SJ_LEFT]);
-	value[Anum_watermark_right - 1] = Int64GetDatum(clock->input[SJ_RIGHT]);
-	value[Anum_max_event_time_left - 1] =
-		Int64GetDatum(clock->max_event_time[SJ_LEFT]);
-	value[Anum_max_event_time_right - 1] =
-		Int64GetDatum(clock->max_event_time[SJ_RIGHT]);
 	value[Anum_watermark - 1] = Int64GetDatum(clock->watermark);
 	value[Anum_horizon - 1] = Int64GetDatum(clock->horizon);
+	value[Anum_clock - 1] = bytes_datum(clock, sizeof(*clock));
+	value[Anum_settings - 1] =
+		bytes_datum(&position->settings, sizeof(position->settings));
 	value[Anum_result_seq - 1] = Int64GetDatum(position->result_seq);
 	value[Anum_base_tick - 1] = Int64GetDatum(position->base_tick);
 	value[Anum_base_txns - 1] = Int32GetDatum(position->base_txns);
@@ -119,14 +114,9 @@ position_from_tuple(HeapTuple tuple, TupleDesc desc)
 	position->join_id = DatumGetInt32(value[Anum_join_id - 1]);
 	position->tick = DatumGetInt64(value[Anum_tick - 1]);
 	position->txns = DatumGetInt32(value[Anum_txns - 1]);
-	clock->input[SJ_LEFT] = DatumGetInt64(value[Anum_watermark_left - 1]);
-	clock->input[SJ_RIGHT] = DatumGetInt64(value[Anum_watermark_right - 1]);
-	clock->max_event_time[SJ_LEFT] =
-		DatumGetInt64(value[Anum_max_event_time_left - 1]);
-	clock->max_event_time[SJ_RIGHT] =
-		DatumGetInt64(value[Anum_max_event_time_right - 1]);
-	clock->watermark = DatumGetInt64(value[Anum_watermark - 1]);
-	clock->horizon = DatumGetInt64(value[Anum_horizon - 1]);
+	copy_bytes(value[Anum_clock - 1], clock, sizeof(*clock));
+	copy_bytes(value[Anum_settings - 1], &position->settings,
+			   sizeof(position->settings));
 	position->result_seq = DatumGetInt64(value[Anum_result_seq - 1]);
 	position->base_tick = DatumGetInt64(value[Anum_base_tick - 1]);
 	position->base_txns = DatumGetInt32(value[Anum_base_txns - 1]);

@@ -47,19 +47,33 @@ typedef struct SjLogClock
 	SjTime		max_event_time[2];
 	SjTime		watermark;
 	SjTime		horizon;
+	int64		quiet[2];		/* usec without a row */
+	int64		idle[2];		/* SjIdleness */
 } SjLogClock;
 
-/* Settings that the outcome depends on; usec, -1: no guard. */
+/*
+ * Settings that the outcome depends on (T9), as they were given; usec.  They
+ * change with records of the log, but for the defaults: these change with a
+ * checkpoint.
+ */
 typedef struct SjLogSettings
 {
-	int64		delay[2];
-	int64		max_future[2];
-	int64		allowed_lateness;
+	int64		delay[2];		/* of the streams; -1: the default */
+	int64		max_future[2];	/* of the streams; -1: no guard; -2: the
+								 * default */
+	int64		default_delay;
+	int64		default_max_future; /* -1: no guard */
+	int64		timeout;		/* of the join; -1: not given, the bound */
+	int64		shortest_timeout;	/* of all that have been in force */
+	int64		longest_timeout;
+	int64		allowed_lateness;	/* the same */
+	int64		late_rows;		/* SjLateRows; wide, so that no byte is
+								 * padding */
 } SjLogSettings;
 
 /*
  * Where a rebuild starts: rows carried forward, and the log after them, read
- * with the settings that were in force ever since (T9).
+ * with the settings that were in force then.
  */
 typedef struct SjLogBase
 {
@@ -79,6 +93,7 @@ typedef struct SjPosition
 	int64		tick;
 	int32		txns;
 	SjLogClock	clock;
+	SjLogSettings settings;		/* in force */
 	int64		result_seq;		/* last sjoin_seq given */
 
 	int64		base_tick;

@@ -95,6 +95,7 @@ write_row(void *arg, const SjRow *row)
 	carried->padded = row->padded;
 	carried->flags = row->flags & SJ_ROW_CARRIED;
 	carried->version = sj_row_version(row);
+	carried->due = row->due;
 	carried->has_key = sj_row_has_key(row);
 	memcpy(space + header, tuple, tuple->t_len);
 }

@@ -333,6 +333,7 @@ store_first_position(SjTask *task, SjBatch *batch, int64 tick_number,
 	position->base.log_mark = sj_worker.log_mark;
 	position->base.clock = position->clock;
 	position->base.settings = *settings;
+	position->settings = *settings;
 	position->base_xid = sj_checkpoint_write(task->def->join_id, task->engine);
 	sj_position_store(position);
 }

@@ -68,6 +68,7 @@ feed_batch(SjTask *task, SjBatch *batch, const SjTick *latest)
 		sj_task_set_tick(task, &batch->tick, tick);
 	}
 	sj_clock_to_log(sj_engine_clock(task->engine), &batch->position.clock);
+	batch->position.settings = task->settings;
 	batch->fed = true;
 }
 

@@ -113,6 +113,9 @@ sj_feed_see_time(SjTask *task, SjBatch *batch, SjSide side,
 	SjTime		event_time;
 	bool		moves;
 
+	sj_engine_woke(task->engine, side);
+	if (!task->replaying)
+		task->quiet[side] = 0;
 	if (!sj_input_event_time(input, layout, image, &event_time) ||
 		!SJ_TIME_IS_FINITE(event_time))
 		return;
@@ -284,21 +287,20 @@ sj_feed_seq(const SjFeed *feed)
 	return feed->chunk.seq + feed->record;
 }
 
-/* An insertion, an advance_watermark, or a replay_late, which has been. */
+/* An insertion, or a control record. */
 static void
 take_insertion(SjFeed *feed, SjSide side)
 {
 	SjLogRecord *record = sj_feed_record(feed);
 
-	if (record->op == SJ_OP_INSERT)
-		feed_image(feed->task, feed->batch, side, feed->layout[side],
-				   SJ_RECORD_IMAGE(record), feed->chunk.source,
-				   sj_feed_seq(feed), feed->chunk.captured_at);
-	else if (record->op == SJ_OP_WATERMARK)
-		sj_engine_advance(feed->task->engine, side,
-						  SJ_RECORD_WATERMARK(record));
-	else if (record->op != SJ_OP_REPLAY)
+	if (sj_feed_control(feed, side))
+		return;
+	if (record->op != SJ_OP_INSERT)
 		elog(ERROR, "unknown record \"%c\" in the event log", record->op);
+	feed->concerned = true;
+	feed_image(feed->task, feed->batch, side, feed->layout[side],
+			   SJ_RECORD_IMAGE(record), feed->chunk.source,
+			   sj_feed_seq(feed), feed->chunk.captured_at);
 }
 
 static void
@@ -369,12 +371,11 @@ find_layouts(SjFeed *feed, int32 layout_id)
 	return feed->layout[SJ_LEFT] != NULL || feed->layout[SJ_RIGHT] != NULL;
 }
 
-bool
+void
 sj_feed_chunks(SjFeed *feed, SjTickReader *reader, const SjLogTxn *txn,
 			   bool changes_only)
 {
 	MemoryContext context;
-	bool		any = false;
 
 	context = AllocSetContextCreate(CurrentMemoryContext, "sjoin chunk",
 									ALLOCSET_DEFAULT_SIZES);
@@ -387,7 +388,6 @@ sj_feed_chunks(SjFeed *feed, SjTickReader *reader, const SjLogTxn *txn,
 		if (!find_layouts(feed, sj_log_chunk_layout(reader, i)) ||
 			(changes_only && !sj_log_chunk_changes(reader, i)))
 			continue;
-		any = true;
 		MemoryContextReset(context);
 		old = MemoryContextSwitchTo(context);
 		sj_log_read_chunk(reader, i, &feed->chunk);
@@ -396,7 +396,6 @@ sj_feed_chunks(SjFeed *feed, SjTickReader *reader, const SjLogTxn *txn,
 		MemoryContextSwitchTo(old);
 	}
 	MemoryContextDelete(context);
-	return any;
 }
 
 /* -- transactions --------------------------------------------------------- */
@@ -443,9 +442,12 @@ feed_txn(SjTask *task, SjBatch *batch, SjTickReader *reader,
 	sj_replay_feed(task, batch, reader, txn);
 	if (has_changes(&feed, reader, txn))
 		sj_feed_changes(&feed, reader, txn);
-	else if (!sj_feed_chunks(&feed, reader, txn, false))
+	else
+		sj_feed_chunks(&feed, reader, txn, false);
+	if (!feed.concerned && batch->replay == NULL)
 		return;
 	sj_check_late_rows(task, batch);
+	sj_feed_end_settings(task);
 	sj_engine_end_step(task->engine);
 	remember_captured_at(task, batch, feed.captured_at);
 	batch->consumed = true;

@@ -36,6 +36,7 @@ typedef struct SjFeed
 	int			record;
 	SjSide		side;
 	TimestampTz captured_at;	/* latest of the chunks taken */
+	bool		concerned;		/* a record meant this join */
 } SjFeed;
 
 /* The record at hand, and its sequence number. */
@@ -44,15 +45,20 @@ extern int64 sj_feed_seq(const SjFeed *feed);
 
 /*
  * Takes all records of the transaction that are of the join's streams, or only
- * chunks that hold more than insertions; false when there are none.
+ * chunks that hold changes of rows.
  */
-extern bool sj_feed_chunks(SjFeed *feed, SjTickReader *reader,
+extern void sj_feed_chunks(SjFeed *feed, SjTickReader *reader,
 						   const SjLogTxn *txn, bool changes_only);
 
 /* T1: a finite time is seen before any filter. */
 extern void sj_feed_see_time(SjTask *task, SjBatch *batch, SjSide side,
 							 SjImageLayout *layout, MinimalTuple image,
 							 TimestampTz captured_at);
+
+/* feed_control.c: a control record; false when the record is none */
+extern bool sj_feed_control(SjFeed *feed, SjSide side);
+/* Settings that the step has changed take hold. */
+extern void sj_feed_end_settings(SjTask *task);
 
 /* feed_changes.c: a transaction that has changed or removed rows */
 extern void sj_feed_changes(SjFeed *feed, SjTickReader *reader,

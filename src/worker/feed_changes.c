@@ -159,9 +159,9 @@ take_change(SjFeed *feed, SjSide side,
 	MemoryContext old;
 	SjEdge		edge;
 
-	if (record->op == SJ_OP_WATERMARK)
-		sj_engine_advance(feed->task->engine, side,
-						  SJ_RECORD_WATERMARK(record));
+	if (sj_feed_control(feed, side))
+		return;
+	feed->concerned = true;
 	if (!is_row_change(record))
 		return;
 	if (!is_void(feed, side))

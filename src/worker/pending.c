@@ -33,7 +33,7 @@ put_record(Pending *pending, SjTaskInput *input, SjImageLayout *layout,
 	if (record->op == SJ_OP_REPLAY &&
 		SJ_RECORD_REPLAY(record)->join_id == pending->join_id)
 		pending->rejections->replays = true;
-	if (record->op == SJ_OP_WATERMARK || record->op == SJ_OP_REPLAY)
+	if (SJ_OP_IS_CONTROL(record->op))
 		return;
 	if (record->op == SJ_OP_INSERT || record->op == SJ_OP_UPDATE)
 		image = heap_copy_minimal_tuple(sj_input_tuple(input, layout,

@@ -48,6 +48,7 @@ restore_row(void *arg, const SjCarriedRow *carried, MinimalTuple tuple)
 	event.version = carried->version;
 	sj_input_stored_event(&task->input[carried->side], tuple, &event);
 	event.source = carried->source;
+	event.due = carried->due;
 	if (sj_engine_restore(task->engine, &event, carried->degree,
 						  carried->padded, carried->flags) == SJ_NO_MEMORY)
 		sj_no_memory(task);
@@ -101,6 +102,17 @@ check_clock(SjTask *task)
 						   clock.watermark, task->position.clock.watermark)));
 }
 
+/* And so must the settings. */
+static void
+check_settings(const SjTask *task)
+{
+	if (memcmp(&task->settings, &task->position.settings,
+			   sizeof(SjLogSettings)) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("the settings found in the event log do not fit the position of the join")));
+}
+
 /* Caller is in a transaction and in the owner's sandbox. */
 void
 sj_task_rebuild(SjTask *task)
@@ -109,9 +121,10 @@ sj_task_rebuild(SjTask *task)
 	MemoryContext old;
 	SjClock		clock;
 
-	sj_task_apply_settings(task, &position->base.settings);
+	task->settings_altered = false;
 	if (can_adopt(task))
 	{
+		sj_task_apply_settings(task, &position->settings);
 		old = MemoryContextSwitchTo(task->engine_context);
 		task->engine = sj_engine_attach(&task->arena, &task->op,
 										task->slot->state_root);
@@ -120,6 +133,7 @@ sj_task_rebuild(SjTask *task)
 		return;
 	}
 
+	sj_task_apply_settings(task, &position->base.settings);
 	sj_join_slot_set_state(task->slot, SJ_JOIN_REBUILDING);
 	sj_clock_from_log(&position->base.clock, &clock);
 	sj_task_create_state(task, &clock);
@@ -134,6 +148,7 @@ sj_task_rebuild(SjTask *task)
 	task->nknown_failures = 0;
 	sj_batch_reset(task, &task->batch);
 	check_clock(task);
+	check_settings(task);
 	sj_task_state_is_clean(task);
 	pg_atomic_fetch_add_u64(&task->slot->restarts, 1);
 }
@@ -162,6 +177,7 @@ sj_task_carry_forward(SjTask *task, SjPosition *position)
 	position->base_txns = position->txns;
 	position->base.log_mark = sj_worker.log_mark;
 	position->base.clock = position->clock;
+	position->base.settings = position->settings;
 	position->base_xid = sj_checkpoint_write(task->def->join_id, task->engine);
 }
 
@@ -184,7 +200,7 @@ sj_task_checkpoint(SjTask *task)
 	Assert(!task->batch.fed && !task->batch.consumed);
 	sj_begin();
 	position = task->position;
-	sj_task_settings(task, &position.base.settings);
+	sj_task_defaults(&position.settings);
 	sj_task_carry_forward(task, &position);
 	sj_position_store(&position);
 	sj_commit();
@@ -192,6 +208,7 @@ sj_task_checkpoint(SjTask *task)
 	task->position = position;
 	sj_task_base_moved(task);
 	sj_task_state_is_clean(task);
-	sj_task_apply_settings(task, &position.base.settings);
+	sj_task_apply_settings(task, &position.settings);
+	sj_engine_set_lateness(task->engine, task->op.allowed_lateness);
 	sj_batch_reset(task, &task->batch);
 }

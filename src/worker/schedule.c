@@ -73,6 +73,7 @@ adopt_position(SjTask *task, List *positions)
 			continue;
 		task->position = *position;
 		task->has_position = true;
+		sj_task_apply_settings(task, &position->settings);
 		base = sj_consumed_tick_if_kept(task->def, position,
 										position->base_tick);
 		task->base_xmin = base == NULL ? FirstNormalFullTransactionId :
@@ -177,6 +178,7 @@ adopt_changes(SjTask *task, const SjJoinDef *def)
 		return;
 	task->def->written_by = def->written_by;
 	sj_task_set_channel(task, def->notify_channel);
+	task->def->late_rows = def->late_rows;
 	if (def->paused)
 	{
 		pause_task(task);
@@ -387,22 +389,19 @@ rebuild(SjTask *task)
 	sj_task_rebuild(task);
 	sj_sandbox_leave(&sandbox);
 	sj_commit();
+	sj_task_adopt_quiet(task);
 	sj_task_publish(task);
 	sj_task_publish_horizon(task);
 }
 
-/* Settings other than those in force since the base (T9)? */
+/* Defaults other than those in force (T9)? */
 static bool
-settings_changed(SjTask *task)
+defaults_changed(const SjTask *task)
 {
-	SjLogSettings now;
-	bool		changed;
+	SjLogSettings now = task->settings;
 
-	sj_begin();
-	sj_task_settings(task, &now);
-	changed = memcmp(&now, &task->position.base.settings, sizeof(now)) != 0;
-	sj_commit();
-	return changed;
+	sj_task_defaults(&now);
+	return memcmp(&now, &task->settings, sizeof(now)) != 0;
 }
 
 /* Compiled, with a state: ready for batches; false: not yet. */
@@ -426,7 +425,7 @@ make_ready(SjTask *task)
 		rebuild(task);
 	if (task->check_settings && !task->batch.fed)
 	{
-		if (settings_changed(task))
+		if (defaults_changed(task))
 			sj_task_checkpoint(task);
 		task->check_settings = false;
 	}

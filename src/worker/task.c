@@ -95,12 +95,14 @@ read_definition(SjTask *task)
 void
 sj_task_compile(SjTask *task)
 {
+	SjLogSettings settings = task->settings;
 	MemoryContext old;
 	SjSandbox	sandbox;
 
 	/* what invalidations come from here on make it do so again */
 	task->recheck = false;
 	task->check_settings = true;
+	task->query = NULL;
 	if (task->plan_context != NULL)
 		MemoryContextDelete(task->plan_context);
 	task->plan_context = AllocSetContextCreate(task->context, "sjoin plan",
@@ -119,15 +121,24 @@ sj_task_compile(SjTask *task)
 	task->writer = sj_result_open(task->def, task->plan);
 	sj_sandbox_leave(&sandbox);
 	sj_task_set_operator(task);
+	sj_task_set_idleness(task);
 
 	MemoryContextSwitchTo(old);
 	if (task->has_position)
-		sj_task_apply_settings(task, &task->position.base.settings);
+		sj_task_apply_settings(task, &settings);
 }
 
 /* -- settings and positions ----------------------------------------------- */
 
-/* The settings as they are now. */
+/* The defaults as they are now. */
+void
+sj_task_defaults(SjLogSettings *settings)
+{
+	settings->default_delay = sj_default_delay();
+	settings->default_max_future = sj_default_max_future();
+}
+
+/* The settings as they are now, for a join that starts. */
 void
 sj_task_settings(SjTask *task, SjLogSettings *settings)
 {
@@ -137,21 +148,43 @@ sj_task_settings(SjTask *task, SjLogSettings *settings)
 
 		if (stream == NULL)
 			sj_task_stop(task, "has lost a stream");
-		settings->delay[side] = sj_stream_delay(stream);
-		settings->max_future[side] = sj_stream_max_future(stream);
+		settings->delay[side] = stream->watermark_delay;
+		settings->max_future[side] = stream->max_future;
 	}
-	settings->allowed_lateness = sj_join_lateness(task->def, task->query);
+	sj_task_defaults(settings);
+	settings->timeout = task->def->timeout;
+	settings->shortest_timeout = settings->longest_timeout = settings->timeout;
+	settings->allowed_lateness = task->def->allowed_lateness;
+	settings->late_rows = task->def->late_rows;
 }
 
+/*
+ * Settings of the log take hold.  Times of the task's definition follow them:
+ * what the stored one says now may lie ahead in the log.  What to do with late
+ * rows is not of that kind, but for the lateness that comes with it.
+ */
 void
 sj_task_apply_settings(SjTask *task, const SjLogSettings *settings)
 {
+	SjJoinDef	in_force;
+
+	task->settings = *settings;
+	task->def->timeout = settings->timeout;
+	task->def->allowed_lateness = settings->allowed_lateness;
+	if (task->query == NULL)
+		return;
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{
-		task->op.delay[side] = settings->delay[side];
-		task->input[side].max_future = settings->max_future[side];
+		task->op.delay[side] = settings->delay[side] >= 0 ?
+			settings->delay[side] : settings->default_delay;
+		task->input[side].max_future = settings->max_future[side] >= -1 ?
+			settings->max_future[side] : settings->default_max_future;
 	}
-	task->op.allowed_lateness = settings->allowed_lateness;
+	if (!sj_join_is_final(task->def))
+		task->query->bounds.timeout[SJ_LEFT] = settings->timeout;
+	in_force = *task->def;
+	in_force.late_rows = (SjLateRows) settings->late_rows;
+	task->op.allowed_lateness = sj_join_lateness(&in_force, task->query);
 }
 
 void
@@ -161,6 +194,8 @@ sj_clock_to_log(const SjClock *clock, SjLogClock *log_clock)
 	{
 		log_clock->input[side] = clock->input[side];
 		log_clock->max_event_time[side] = clock->max_event_time[side];
+		log_clock->quiet[side] = clock->quiet[side];
+		log_clock->idle[side] = clock->idle[side];
 	}
 	log_clock->watermark = clock->watermark;
 	log_clock->horizon = clock->horizon;
@@ -173,6 +208,8 @@ sj_clock_from_log(const SjLogClock *log_clock, SjClock *clock)
 	{
 		clock->input[side] = log_clock->input[side];
 		clock->max_event_time[side] = log_clock->max_event_time[side];
+		clock->quiet[side] = log_clock->quiet[side];
+		clock->idle[side] = log_clock->idle[side];
 	}
 	clock->watermark = log_clock->watermark;
 	clock->horizon = log_clock->horizon;

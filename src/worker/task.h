@@ -22,6 +22,7 @@
 
 #include "catalog/join_def.h"
 #include "catalog/join_plan.h"
+#include "catalog/stream_def.h"
 #include "emit/result_table.h"
 #include "emit/side_output.h"
 #include "engine/engine.h"
@@ -74,7 +75,7 @@ typedef struct SjTask
 	SjJoinSlot *slot;
 	Oid			owner;
 	bool		recheck;		/* something it depends on changed */
-	bool		check_settings; /* and with it perhaps the settings */
+	bool		check_settings; /* and with it perhaps the defaults */
 
 	/* compiled; replaced as a whole by sj_task_compile() */
 	MemoryContext plan_context;
@@ -99,6 +100,16 @@ typedef struct SjTask
 	int64		first_tick;		/* and the ticks from this one */
 	int64		base_chunks;	/* read since the base */
 	SjBatch		batch;
+	SjLogSettings settings;		/* in force where the engine is */
+	SjLogSettings next_settings;	/* from the end of the step on */
+	bool		settings_altered;	/* in this step */
+
+	/* idle.c, of each input; times in usec */
+	int64		idle_timeout[2];	/* 0: never idle */
+	SjOnIdle	on_idle[2];
+	bool		was_up_to_date; /* when idle inputs were looked for last */
+	int64		quiet[2];		/* running time without a row */
+	int64		unmoved[2];		/* by which its watermark has not moved on yet */
 
 	/* failures in a row, and when to try again */
 	int			failures;
@@ -131,6 +142,7 @@ extern void sj_task_set_channel(SjTask *task, const char *channel);
 extern void sj_task_compile(SjTask *task);
 extern void sj_task_settings(SjTask *task, SjLogSettings *settings);
 extern void sj_task_apply_settings(SjTask *task, const SjLogSettings *settings);
+extern void sj_task_defaults(SjLogSettings *settings);
 extern void sj_task_publish(SjTask *task);
 extern void sj_task_publish_horizon(SjTask *task);
 extern void sj_task_state_is_clean(SjTask *task);
@@ -169,6 +181,10 @@ extern bool sj_must_stop_before_late_rows(const SjTask *task,
 										  const SjBatch *batch);
 extern void sj_check_late_rows(SjTask *task, const SjBatch *batch);
 extern void sj_forget_late_error(SjTask *task);
+
+/* idle.c */
+extern void sj_task_set_idleness(SjTask *task);
+extern void sj_task_adopt_quiet(SjTask *task);
 
 /* versions.c */
 extern void sj_versions_set_operator(SjTask *task);

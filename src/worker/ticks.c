@@ -89,6 +89,12 @@ sj_worker_take_tick(void)
 	sj_worker.last_tick_at = GetCurrentTimestamp();
 }
 
+bool
+sj_worker_has_all_commits(void)
+{
+	return pg_atomic_read_u64(&sj_worker.slot->commits) == sj_worker.commits;
+}
+
 /* Is there a reason to take a tick? */
 bool
 sj_worker_tick_is_due(void)
@@ -97,7 +103,7 @@ sj_worker_tick_is_due(void)
 
 	if (pg_atomic_read_u64(&sj_worker.slot->requests) != sj_worker.requests)
 		return true;
-	if (pg_atomic_read_u64(&sj_worker.slot->commits) != sj_worker.commits)
+	if (!sj_worker_has_all_commits())
 		return since >= (int64) sj_batch_interval * 1000 || since < 0;
 	return since >= (int64) SJ_POLL_INTERVAL * 1000 || since < 0;
 }

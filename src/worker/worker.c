@@ -232,7 +232,7 @@ time_to_sleep(bool more)
 
 	if (more)
 		return 0;
-	if (pg_atomic_read_u64(&sj_worker.slot->commits) != sj_worker.commits)
+	if (!sj_worker_has_all_commits())
 		sleep_ms = Min(sleep_ms,
 					   Max(1, sj_batch_interval -
 						   (now - sj_worker.last_tick_at) / 1000));
@@ -249,7 +249,7 @@ time_to_sleep(bool more)
 		else if (task->recheck && task->retry_at == 0)
 			sleep_ms = 0;
 	}
-	return sleep_ms;
+	return sj_worker_idle_sleep(sleep_ms);
 }
 
 /* A join waits for a slot, and some have been given back? */
@@ -279,6 +279,7 @@ take_turn(void)
 	if (sj_worker_tick_is_due() || sj_worker.latest == NULL)
 		sj_worker_take_tick();
 	more = sj_worker_run_tasks();
+	sj_worker_look_for_idle_inputs();
 	sj_worker.slot->failures = 0;
 	sj_worker_do_upkeep();
 	pgstat_report_stat(false);

@@ -47,6 +47,7 @@ typedef struct SjWorker
 	uint64		requests;		/* answered by the newest tick */
 	FullTransactionId log_mark; /* the log has been emptied before this */
 	TimestampTz last_tick_at;
+	TimestampTz last_idle_at;	/* idle inputs were looked for, by sj_now() */
 	TimestampTz last_upkeep_at;
 } SjWorker;
 
@@ -61,6 +62,8 @@ extern void sj_worker_set_latest(const SjTick *tick);
 extern int64 sj_worker_next_tick(void);
 extern bool sj_worker_tick_is_due(void);
 extern void sj_worker_take_tick(void);
+/* Has the newest tick seen every commit that has been counted? */
+extern bool sj_worker_has_all_commits(void);
 
 /* schedule.c */
 extern void sj_worker_read_definitions(void);
@@ -72,6 +75,10 @@ extern bool sj_worker_definitions_changed(void);
 /* Joins that are paused as of the snapshot run no more batches. */
 extern void sj_worker_note_paused(Snapshot snapshot);
 extern bool sj_worker_run_tasks(void);
+
+/* idle.c */
+extern void sj_worker_look_for_idle_inputs(void);
+extern long sj_worker_idle_sleep(long ms);
 
 /* upkeep.c */
 extern void sj_worker_do_upkeep(void);

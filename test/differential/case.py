@@ -15,6 +15,9 @@ BASE = datetime.datetime(2024, 1, 1)
 UNITS = {"us": "microseconds", "ms": "milliseconds", "s": "seconds", "min": "minutes"}
 SCALE = {"us": 1, "ms": 10**3, "s": 10**6, "min": 60 * 10**6}
 IDS_OF_BAGS = 3
+IDLE_TIMEOUT = "1 hour"                               # of a clock that is stopped: only the steps of a case make inputs idle
+QUIET = 2 * 60 * SCALE["min"]                         # how long an idle input has been quiet
+IDLENESS = {None: 0, "advance": 1, "ignore": 2}       # SjIdleness
 BOUNDARY = 30                                         # between the partitions of a table partitioned by time
 PARTITIONS = {                                        # by: clause, bounds of p0 and p1
     "list": ("LIST (k)", "FOR VALUES IN (1, NULL)", "DEFAULT"),
@@ -118,9 +121,9 @@ class Case:
     def streams(self):
         future = self.config.get("max_future")
         for i, name in enumerate(("l",) if self.self_join else ("l", "r")):
-            yield ("SELECT sjoin.create_stream('%s.%s', 'ts', watermark_delay => %s, idle_timeout => '0'%s%s)"
-                   % (self.schema, name, self.interval(self.config["delay"][i]),
-                      "" if future is None else ", max_future => " + self.interval(future),
+            yield ("SELECT sjoin.create_stream('%s.%s', 'ts', watermark_delay => %s, idle_timeout => '%s', on_idle => '%s'%s%s)"
+                   % (self.schema, name, self.interval(self.config["delay"][i]), IDLE_TIMEOUT if future is None else "0",
+                      self.config.get("on_idle", ["advance", "advance"])[i], "" if future is None else ", max_future => " + self.interval(future),
                       ", upsert_key => '{k}'" if self.config.get("upsert_key") and i == 0 else ""))
 
     def query(self):
@@ -198,6 +201,28 @@ class Case:
             self.writer.transaction(cursor, step["txn"])
         for side, t in step.get("wm", {}).items():
             cursor.execute("SELECT sjoin.advance_watermark(%s, %s)", (self.table(side), self.time_with_zone(t)))
+
+        if "quiet" in step:
+            self.note_quiet(cursor, step["quiet"])
+        if "alter" in step:
+            cursor.execute(self.alteration(**step["alter"]))
+
+    def note_quiet(self, cursor, found):
+        """What the worker would find of idle inputs: for l and r (idle, how far the watermark moves on)."""
+        cursor.execute("SELECT join_id, input_left::regclass::text, alias_left FROM sjoin.join_def WHERE result = %s::regclass",
+                       (self.schema + ".result",))
+        join_id, stream, alias = cursor.fetchone()
+        found = found if alias == "l" else found[::-1]
+        cursor.execute("SELECT sjoin_test.note_quiet(%s, %s, %s, %s, %s, %s, %s, %s)",
+                       [join_id, stream] + [QUIET if idle else 0 for idle, _ in found] + [IDLENESS[idle] for idle, _ in found]
+                       + [move * SCALE[self.unit] for _, move in found])
+
+    def alteration(self, delay=None, **options):
+        if delay is None:
+            return "SELECT sjoin.alter_join('%s.result', %s)" % (
+                self.schema, ", ".join("%s => %s" % (option, self.interval(n)) for option, n in options.items()))
+        return "SELECT " + ", ".join("sjoin.alter_stream('%s', watermark_delay => %s)" % (name, self.interval(delay[i]))
+                                     for i, name in enumerate(self.names()))
 
     def table(self, side):
         return "%s.%s" % (self.schema, "l" if self.self_join else side.lower())

@@ -44,6 +44,43 @@ def one_partition(side, image):
     return 0
 
 
+class QuietClock(model.Clock):
+    """Clock with inputs that are idle (T7): None, "advance" or "ignore"."""
+
+    def __init__(self, plan):
+        super().__init__(plan)
+        self.idle, self.had_rows = [None, None], [False, False]
+
+    def rows(self, seen, now, woken=(False, False)):
+        for side in (0, 1):
+            self.had_rows[side] |= bool(seen[side])
+            if woken[side]:
+                self.idle[side] = None
+        super().rows(seen, now)
+
+    def quiet(self, found):
+        """What is found of each side: (idle, how far its watermark moves on)."""
+        fell = any(idle and not was for (idle, _), was in zip(found, self.idle))
+        self.idle = [idle for idle, _ in found]
+        started = [side for side in (0, 1) if self.had_rows[side]]
+        if fell and started and all(self.idle[side] for side in started):
+            greatest = max(self.wm[side] for side in started)
+            for side in started:
+                self.wm[side] = greatest
+        for side, (idle, move) in enumerate(found):
+            if idle == "advance" and self.wm[side] is not None:
+                self.wm[side] += move
+        self.settle()
+
+    def settle(self):
+        if None in self.wm:
+            return
+        waited_for = [wm for wm, idle in zip(self.wm, self.idle) if idle != "ignore"]
+        watermark = min(waited_for) if waited_for else max(self.wm)
+        self.W = watermark if self.W is None else max(self.W, watermark)
+        self.H = self.W - self.al if self.H is None else max(self.H, self.W - self.al)
+
+
 class Netting(model.Spec):
     """Spec by transactions.  `captured`: (side, image) -> what the trigger sees of it; `partition`: (side, image) ->
     the partition that holds it.  An update between two partitions is a deletion and an insertion.  Beside the
@@ -51,21 +88,30 @@ class Netting(model.Spec):
 
     def __init__(self, config, captured=whole, partition=one_partition):
         super().__init__(config, model.FIXED)
+        self.clock = QuietClock(self.p)
         self.captured, self.partition, self.stranger = captured, partition, False
         self.settled_gone = False                     # a table has lost rows that the join keeps
+        self.kept_images = set()                      # (side, id): accepted images that were updated when settled
+        self.twice_there = False                      # such a row came in again and has gone: id and columns name two images
         self.detached = [set(), set()]                # append: rows that are accepted though the table has them no more
 
     def step(self, step):
         self.late, self.counted = [], 0
         if "txn" in step:
-            self.clock.rows([self.transaction(side, step) for side in (0, 1)], step.get("now"))
+            images = [self.transaction(side, step) for side in (0, 1)]
+            self.clock.rows([[i.ts for i in part if isinstance(i.ts, int)] for part in images], step.get("now"),
+                            [bool(part) for part in images])
+        if "quiet" in step:
+            self.clock.quiet(step["quiet"])
         model.apply_clock(self.p, self.clock, {k: v for k, v in step.items() if k != "txn"})
         if "timeout" in step.get("alter", {}):
             self.timeout = self.p.timeout = step["alter"]["timeout"]
+        if "delay" in step.get("alter", {}):
+            self.p.c["delay"] = step["alter"]["delay"]
         return self.result()
 
     def transaction(self, side, step):
-        """One side's part of it; the finite event times that were captured."""
+        """One side's part of it; the images that were captured."""
         emptied, edges, images = self.edges(side, [op for s, op in model.ops_of(self.p, step) if s == side])
         for uid in [u for u, rows in self.taken[side].items() if self.is_emptied(side, rows[0].img, emptied)]:
             self.take_out(side, uid)
@@ -75,7 +121,7 @@ class Netting(model.Spec):
                 self.insert(side, new)
             else:
                 self.change(side, old, new)
-        return [image.ts for image in images if isinstance(image.ts, int)]
+        return images
 
     def edges(self, side, ops):
         """Partitions that were emptied, the changes that count, and all new images; the table follows."""
@@ -130,19 +176,26 @@ class Netting(model.Spec):
             self.taken[side].pop(uid, None)
         elif new is None:
             self.counted += 1
-            self.settled_gone = True
+            self.lose(side, old)
         elif not self.p.never_in(side, old, self.clock.H):
             if self.p.passes(side, old.v) or self.p.passes(side, new.v):
                 self.reject(side, new, "expired_change")
+            if uid:
+                self.kept_images.add((side, old.id))
             return
         if new is not None:
             self.insert(side, new)
+
+    def lose(self, side, image):
+        """A settled row leaves its table and stays in the join."""
+        self.settled_gone = True
+        self.twice_there |= (side, image.id) in self.kept_images
 
     def take_out(self, side, uid):
         """A row of a table that was emptied."""
         image = self.taken[side][uid][0].img
         if not self.live(side, image):
-            self.settled_gone = True
+            self.lose(side, image)
             return
         if self.p.c["mode"] != "append":
             del self.taken[side][uid]

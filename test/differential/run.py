@@ -59,6 +59,7 @@ class Server:
                 self.connection.autocommit = True
                 self.cursor = self.connection.cursor()
                 self.cursor.execute("SELECT 1")
+                self.stop_clock()
                 return
             except psycopg2.OperationalError:
                 if time.monotonic() > deadline:
@@ -69,12 +70,16 @@ class Server:
         self.cursor.execute("CREATE EXTENSION IF NOT EXISTS sjoin")
         if self.ask("SELECT FROM pg_available_extensions WHERE name = 'sjoin_test'"):
             self.cursor.execute("CREATE EXTENSION IF NOT EXISTS sjoin_test")
-        self.settable_clock = self.ask("SELECT to_regprocedure('sjoin_test.set_clock(timestamptz)')")[0][0] is not None
-        if self.settable_clock:
-            self.ask("SELECT sjoin_test.set_clock(NULL)")
+        self.settable_clock = self.ask("SELECT to_regprocedure('sjoin_test.set_clock(timestamptz, boolean)')")[0][0] is not None
+        self.stop_clock()
         self.cursor.execute("ALTER SYSTEM SET sjoin.restart_delay = '10ms'")
         self.cursor.execute("SELECT pg_reload_conf()")
         self.prepared = int(self.ask("SHOW max_prepared_transactions")[0][0]) > 0
+
+    def stop_clock(self):
+        """No time passes: nothing becomes idle by itself.  A start of the server lets it run again."""
+        if getattr(self, "settable_clock", False):
+            self.ask("SELECT sjoin_test.set_clock(NULL, stopped => true)")
 
     def ask(self, query, *arguments):
         self.cursor.execute(query, arguments)
@@ -184,7 +189,7 @@ class Run:
         """What verify() says against the result; true when it says something."""
         differences = server.ask("SELECT * FROM sjoin.verify(%s)", self.schema + ".result")
         real = ["missing", "extra", "duplicate"]
-        if (self.case.bag or self.case.partitioned) and self.model.settled_gone:
+        if self.model.twice_there or (self.case.bag or self.case.partitioned) and self.model.settled_gone:
             # rows that look alike, or one that moved to another partition: nobody can say which of them are gone
             real = []
         bad = [d for d in differences if d[0] in real]
@@ -255,7 +260,7 @@ class ReplayRun(Run):
 def random_case(seed, clock, modes, replays=False):
     """The model's own generator, kept to what this release can do."""
     rng = random.Random(seed)
-    only = dict(changes=rng.random() < .8, noalter=True, upsert_key=False, mode=rng.choice(modes),
+    only = dict(changes=rng.random() < .8, upsert_key=False, mode=rng.choice(modes),
                 type=rng.choice(TYPES), kind=rng.choice(["interval", "interval", "wide"]),
                 emit=rng.choice(["auto", "auto", "auto", "final"]), late=rng.choice(["keep", "keep", "keep", "drop", "join"]))
     config, steps = model.gen(rng, only)
@@ -264,9 +269,10 @@ def random_case(seed, clock, modes, replays=False):
         config["ttl"] = [max(1, ttl) for ttl in config["ttl"]]
     if config["type"] == "inner":
         config.pop("timeout", None)
-    steps = [s for s in steps if "clock" not in s and "alter" not in s]
     if config.get("max_future") is not None and not clock:
         del config["max_future"]
+    steps = quiet_inputs(config, steps, clock, rng)
+    steps = alterations(config, steps, rng)
     if not replays and config["mode"] != "append" and not config["self_join"] and rng.random() < VERSIONED:
         config["upsert_key"] = True
     if replays:                                       # as many late rows as there can be
@@ -288,6 +294,42 @@ def random_case(seed, clock, modes, replays=False):
 
 
 TYPES = ["inner", "left", "left", "right"]
+
+
+def quiet_inputs(config, steps, clock, rng):
+    """Steps that move the clock of one input become what the worker finds of both: idle until a row comes."""
+    config["on_idle"] = [rng.choice(["advance", "advance", "ignore"]) for _ in range(2)]
+    if config["self_join"]:
+        config["on_idle"] = [config["on_idle"][0]] * 2
+    if not clock or "max_future" in config:
+        return [s for s in steps if "clock" not in s]
+    idle, out = [False, False], []
+    for step in steps:
+        for op in step.get("txn", []):
+            for side in (0, 1):
+                if op[0] == "LR"[side] or config["self_join"]:
+                    idle[side] = False
+        if "clock" not in step:
+            out.append(step)
+            continue
+        for side in "LR":
+            idle["LR".index(side)] |= side in step["clock"] or config["self_join"] or rng.random() < .3
+        move = max(step["clock"].values())
+        out.append({"quiet": [[config["on_idle"][side] if idle[side] else None, move if idle[side] else 0] for side in (0, 1)]})
+    return out
+
+
+def alterations(config, steps, rng):
+    """Those that the server takes, and some of watermark_delay."""
+    out = []
+    for step in steps:
+        if "timeout" in step.get("alter", {}) and (config["type"] == "inner" or config["kind"] != "wide"):
+            continue
+        out.append(step)
+        if rng.random() < .02:
+            delay = [rng.randint(0, 4), rng.randint(0, 4)]
+            out.append({"alter": {"delay": [delay[0]] * 2 if config["self_join"] else delay}})
+    return out if "wm" in out[-1] else out + steps[-1:]
 
 
 def ties(ops, left=()):
@@ -363,7 +405,7 @@ def play(server, runs, rng, crash, eager=False):
         if not run.failure and not isinstance(run, ReplayRun):
             run.fail(reader.judge(run, run.contents))
     if clock:
-        server.cursor.execute("SELECT sjoin_test.set_clock(NULL)")
+        server.stop_clock()
 
 
 def attempt(run, action, server):

@@ -90,6 +90,7 @@ pick_operator(Round *round)
 	round->nimages = chance(round, 30) ? pick(round, 1, 5) : 0;
 	round->nsources = chance(round, 50) ? 1 : 3;
 	pick_upsert(round);
+	round->idles = chance(round, 30);
 	round->changes = chance(round, 25) ? 0 : pick(round, 5, 70);
 }
 
@@ -115,6 +116,24 @@ random_advance(Round *round)
 	}
 	else
 		advance(round, side, (round->now + pick(round, -8, 8)) * round->scale);
+}
+
+/* Some inputs are found without rows. */
+static void
+random_quiet(Round *round)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		int64		quiet = pick(round, 0, 1000);
+		SjIdleness	idle = (SjIdleness) pick(round, SJ_NOT_IDLE,
+											 SJ_IDLE_IGNORED);
+		int64		move = pick(round, 0, 10) * round->scale;
+
+		if (chance(round, 30))
+			continue;
+		sj_engine_quiet(round->engine, side, quiet, idle, move);
+		reference_quiet(round->ref, side, quiet, idle, move);
+	}
 }
 
 static void
@@ -143,6 +162,8 @@ random_step(Round *round, RefPairs *result)
 {
 	if (chance(round, 10))
 		random_advance(round);
+	else if (round->idles && chance(round, 10))
+		random_quiet(round);
 	else if (chance(round, 4))
 	{
 		int64		lateness = pick(round, 0, 8) * round->scale;
@@ -156,6 +177,8 @@ random_step(Round *round, RefPairs *result)
 			random_event(round);
 		if (chance(round, 5))
 			random_advance(round);
+		if (round->idles && chance(round, 3))
+			random_quiet(round);
 	}
 	end_step(round, result);
 	round->now += pick(round, 0, chance(round, 10) ? 100 : 4);

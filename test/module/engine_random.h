@@ -32,6 +32,7 @@ typedef struct Round
 	int			nentities;		/* upsert keys; 0: none */
 	int			changes;		/* percent of the events that are changes */
 	bool		self_join;
+	bool		idles;			/* inputs become idle */
 	bool		large_rows;		/* some */
 	bool		bulky;			/* all rows are of some kB */
 	int64		nreplaced;		/* versions, by what the engine has told */

@@ -130,6 +130,7 @@ event_of(Round *round, SjEvent *event, const RefRow *row)
 static void
 see(Round *round, const RefRow *row, bool moves_watermark)
 {
+	sj_engine_woke(round->engine, row->side);
 	sj_engine_saw(round->engine, row->side, row->event_time, moves_watermark);
 	reference_see(round->ref, row, moves_watermark);
 }

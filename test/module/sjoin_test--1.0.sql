@@ -114,10 +114,15 @@ CREATE FUNCTION engine_bench(n int, outer_join boolean DEFAULT false)
 	RETURNS float8
 	AS 'MODULE_PATHNAME', 'sj_test_engine_bench' LANGUAGE C STRICT;
 
--- The processing-time clock of sjoin, for all processes; it goes on from there.
--- NULL: back to the real time.
-CREATE FUNCTION set_clock(now timestamptz) RETURNS void
+-- The processing-time clock of sjoin, for all processes; it goes on from there,
+-- or is stopped there.  NULL: the real time.
+CREATE FUNCTION set_clock(now timestamptz, stopped boolean DEFAULT false) RETURNS void
 	AS 'MODULE_PATHNAME', 'sjoin_test_set_clock' LANGUAGE C;
+
+-- Writes what the worker would find of idle inputs; see clock.c.
+CREATE FUNCTION note_quiet(join_id int, stream regclass, quiet_left bigint, quiet_right bigint,
+						   idle_left int, idle_right int, move_left bigint, move_right bigint) RETURNS void
+	AS 'MODULE_PATHNAME', 'sjoin_test_note_quiet' LANGUAGE C STRICT;
 
 -- The captured records that are in the event log, in the order of their
 -- numbers.  For a superuser; on a little-endian machine.
@@ -161,7 +166,7 @@ CREATE FUNCTION log_text(after bigint DEFAULT 0) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(word, ' ' ORDER BY word) FROM (
 		SELECT coalesce(source::text, stream::text, layout::text) || ':' ||
 			string_agg(op::text, '' ORDER BY seq) AS word
-		  FROM sjoin_test.log_records() WHERE seq > after AND op <> 'W'
+		  FROM sjoin_test.log_records() WHERE seq > after AND op NOT IN ('W', 'Q', 'A')
 		 GROUP BY source, stream, layout) w $$;
 CREATE FUNCTION log_end() RETURNS bigint LANGUAGE sql AS $$
 	SELECT coalesce(max(seq), 0) FROM sjoin_test.log_records() $$;

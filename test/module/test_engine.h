@@ -126,6 +126,10 @@ typedef struct Reference
 	bool	   *moves;
 	int			nseen;
 	SjTime		advance[2];
+	bool		noted[2];		/* the three below are set */
+	int64		quiet[2];
+	SjIdleness	idle[2];
+	int64		move[2];
 } Reference;
 
 extern Reference *reference_create(const TestOperator *test);
@@ -140,6 +144,8 @@ extern bool reference_is_replaced(const Reference *ref, const RefRow *row);
 extern const RefRow *reference_row(const Reference *ref, SjSide side,
 								   int64 seq);
 extern void reference_advance(Reference *ref, SjSide side, SjTime watermark);
+extern void reference_quiet(Reference *ref, SjSide side, int64 quiet,
+							SjIdleness idle, int64 move);
 extern void reference_end_step(Reference *ref);
 extern void reference_result(Reference *ref, RefPairs *result);
 

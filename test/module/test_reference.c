@@ -226,6 +226,16 @@ reference_advance(Reference *ref, SjSide side, SjTime watermark)
 	ref->advance[side] = Max(ref->advance[side], watermark);
 }
 
+void
+reference_quiet(Reference *ref, SjSide side, int64 quiet, SjIdleness idle,
+				int64 move)
+{
+	ref->noted[side] = true;
+	ref->quiet[side] = quiet;
+	ref->idle[side] = idle;
+	ref->move[side] = move;
+}
+
 /* Each input by its own rows, then inputs not yet started. */
 static void
 move_inputs(Reference *ref)
@@ -252,7 +262,70 @@ move_inputs(Reference *ref)
 		clock->input[side] = Max(clock->input[side], ref->advance[side]);
 		ref->advance[side] = SJ_TIME_MIN;
 	}
-	ref->nseen = 0;
+}
+
+static bool
+has_had_rows(const Reference *ref, SjSide side)
+{
+	return ref->clock.max_event_time[side] != SJ_TIME_MIN;
+}
+
+/* Are all inputs that ever had a row idle? */
+static bool
+all_idle(const Reference *ref)
+{
+	for (int side = 0; side < 2; side++)
+		if (has_had_rows(ref, side) && ref->clock.idle[side] == SJ_NOT_IDLE)
+			return false;
+	return true;
+}
+
+/* T7: rows wake an input; then what was found of those that are quiet. */
+static void
+move_idle_inputs(Reference *ref)
+{
+	SjClock    *clock = &ref->clock;
+	int64		before[2] = {clock->idle[0], clock->idle[1]};
+	SjTime		greatest;
+
+	for (int side = 0; side < 2; side++)
+	{
+		bool		woke = false;
+
+		for (int i = 0; i < ref->nseen; i++)
+			woke |= ref->seen[i].side == side;
+		if (!woke && !ref->noted[side])
+			continue;
+		clock->idle[side] = woke ? SJ_NOT_IDLE : ref->idle[side];
+		clock->quiet[side] = woke ? 0 : ref->quiet[side];
+		ref->noted[side] &= !woke;
+	}
+	greatest = Max(has_had_rows(ref, 0) ? clock->input[0] : SJ_TIME_MIN,
+				   has_had_rows(ref, 1) ? clock->input[1] : SJ_TIME_MIN);
+	for (int side = 0; side < 2; side++)
+		if ((!before[0] && clock->idle[0]) || (!before[1] && clock->idle[1]))
+			if (all_idle(ref) && has_had_rows(ref, side))
+				clock->input[side] = greatest;
+	for (int side = 0; side < 2; side++)
+	{
+		if (ref->noted[side] && clock->idle[side] == SJ_IDLE_ADVANCES &&
+			clock->input[side] != SJ_TIME_MIN)
+			clock->input[side] += ref->move[side];
+		ref->noted[side] = false;
+	}
+}
+
+/* The join's watermark by those of its inputs. */
+static SjTime
+minimum(const SjClock *clock)
+{
+	SjTime		least = SJ_TIME_MAX;
+
+	for (int side = 0; side < 2; side++)
+		if (clock->idle[side] != SJ_IDLE_IGNORED)
+			least = Min(least, clock->input[side]);
+	return least != SJ_TIME_MAX ? least :
+		Max(clock->input[0], clock->input[1]);
 }
 
 void
@@ -261,10 +334,11 @@ reference_end_step(Reference *ref)
 	SjClock    *clock = &ref->clock;
 
 	move_inputs(ref);
-	if (clock->input[0] == SJ_TIME_MIN || clock->input[1] == SJ_TIME_MIN)
+	move_idle_inputs(ref);
+	ref->nseen = 0;
+	clock->watermark = Max(clock->watermark, minimum(clock));
+	if (clock->watermark == SJ_TIME_MIN)
 		return;
-	clock->watermark = Max(clock->watermark,
-						   Min(clock->input[0], clock->input[1]));
 	if (ref->allowed_lateness != PG_INT64_MAX)
 		clock->horizon = Max(clock->horizon,
 							 clock->watermark - ref->allowed_lateness);

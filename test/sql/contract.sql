@@ -1,4 +1,5 @@
 -- The SQL surface: names, argument order, types and defaults are a contract.
+SET intervalstyle = postgres;
 CREATE TEMPORARY TABLE contract (name text, arguments text, result text);
 INSERT INTO contract VALUES
 ('create_stream', 'source regclass, event_time name, watermark_delay interval DEFAULT NULL::interval, idle_timeout interval DEFAULT NULL::interval, on_idle text DEFAULT ''advance''::text, max_future interval DEFAULT NULL::interval, upsert_key name[] DEFAULT NULL::name[], if_not_exists boolean DEFAULT false', 'regclass'),

@@ -37,6 +37,18 @@ sub base
 	return $node->safe_psql('postgres', 'SELECT base_tick FROM sjoin.position WHERE join_id > 0 ORDER BY serial DESC LIMIT 1');
 }
 
+# Another default makes all joins carry their state forward.
+sub carried_forward
+{
+	my ($name, $max_future) = @_;
+	my $its_base = "SELECT max(base_tick) FROM sjoin.position WHERE join_id = (SELECT join_id FROM sjoin.join_def WHERE result = '$name'::regclass)";
+	my $before = $node->safe_psql('postgres', $its_base);
+	$node->safe_psql('postgres', "ALTER SYSTEM SET sjoin.max_future = '$max_future'");
+	$node->reload;
+	ok($node->poll_query_until('postgres', "SELECT ($its_base) > $before"), "$name is carried forward for another setting");
+	return;
+}
+
 load(20);
 wait_and_verify($node, 'before a restart');
 my $base = base();
@@ -113,11 +125,7 @@ $node->safe_psql('postgres', sprintf q{
 	INSERT INTO plain SELECT g, 1 + g %% 2, %1$s FROM generate_series(1, 2) g;
 	INSERT INTO plain SELECT g, 1 + g %% 2, %1$s FROM generate_series(11, 12) g;
 	SELECT sjoin.wait_for('parts')}, at(0));
-my $parts_base = "SELECT max(base_tick) FROM sjoin.position WHERE join_id = (SELECT join_id FROM sjoin.join_def WHERE result = 'parts'::regclass)";
-$base = $node->safe_psql('postgres', $parts_base);
-$node->safe_psql('postgres', "ALTER SYSTEM SET sjoin.max_future = '3min'");
-$node->reload;
-ok($node->poll_query_until('postgres', "SELECT ($parts_base) > $base"), 'carried forward for another setting');
+carried_forward('parts', '3min');
 kill_and_start($node);
 $node->safe_psql('postgres', q{
 	DELETE FROM parted WHERE id = 1;
@@ -129,6 +137,27 @@ $node->safe_psql('postgres', 'TRUNCATE parted_2');
 wait_and_verify($node, 'a partition emptied', 'parts');
 is($node->safe_psql('postgres', "SELECT string_agg(l || ' ' || coalesce(r::text, '-'), ', ' ORDER BY l, r) FROM parts"),
 	'4 2, 4 22, 6 2, 6 22, 20 2, 20 22', 'the result has what is left');
+
+# A row that has been carried forward keeps the deadline that it came with, and the join the settings that it has got.
+$node->safe_psql('postgres', sprintf q{
+	CREATE TABLE timed (id int, k int, ts timestamptz);
+	SELECT sjoin.create_stream('timed', 'ts', watermark_delay => '0 s');
+	SELECT sjoin.create_join('times', 'SELECT timed.id AS l, plain.id AS r FROM timed LEFT JOIN plain
+		ON timed.k = plain.k AND plain.ts BETWEEN timed.ts AND timed.ts + interval ''1 min''', timeout => '10 s');
+	INSERT INTO timed VALUES (1, 1, %1$s);
+	SELECT sjoin.alter_join('times', timeout => '30 s', allowed_lateness => '2 min'), sjoin.alter_stream('timed', watermark_delay => '5 s');
+	INSERT INTO timed VALUES (2, 1, %1$s)}, at(1000));
+wait_and_verify($node, 'altered', 'times');
+carried_forward('times', '4min');
+kill_and_start($node);
+$node->safe_psql('postgres', sprintf q{
+	SELECT sjoin.advance_watermark('plain', %1$s), sjoin.advance_watermark('timed', %1$s)}, at(1011));
+wait_and_verify($node, 'the first deadline has passed', 'times');
+is($node->safe_psql('postgres', q{SELECT string_agg(l::text, ' ' ORDER BY l) FROM times}), '1', 'and only that');
+$node->safe_psql('postgres', sprintf q{INSERT INTO timed VALUES (3, 1, %s); SELECT sjoin.advance_watermark('plain', %s)}, at(1040), at(2000));
+wait_and_verify($node, 'the delay is the altered one', 'times');
+is($node->safe_psql('postgres', q{SELECT string_agg(l::text, ' ' ORDER BY l) || to_char(sjoin.watermark('times'), ' MI:SS') FROM times}),
+	'1 2 17:15', 'so is the second deadline');
 
 # A join that stopped while the log went on does not start from what is left of it.
 $node->safe_psql('postgres', q{

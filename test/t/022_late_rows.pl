@@ -123,6 +123,20 @@ for my $how (@disturbances)
 value("SELECT sjoin.resume_join('strict')");
 is_stopped('when it is tried again');
 is(value("SELECT count(*) FROM sjoin.late_rows WHERE result = 'strict'"), '0', 'nothing is recorded of what was not consumed');
+
+# with another setting it goes on: what was late is kept, and can be replayed
+value("SELECT sjoin.alter_join('strict', late_rows => 'keep')");
+wait_and_verify($node, 'late rows are kept now', 'strict');
+is(value("SELECT count(*) FROM sjoin.late_rows WHERE result = 'strict' AND reason = 'late'"), '2', 'both');
+disturb_and_wait('server crashed');
+wait_and_verify($node, 'after a crash', 'strict');
+is(value("SELECT sjoin.replay_late('strict')"), '2', 'they can be replayed');
+wait_and_verify($node, 'with its late rows', 'strict');
+value("SELECT sjoin.alter_join('strict', late_rows => 'error')");
+wait_and_verify($node, 'an alteration changes nothing', 'strict');
+value("INSERT INTO b (k, ts) VALUES (2, " . at($time - 9) . ")");
+ok($node->poll_query_until('postgres', "SELECT state = 'failed' FROM sjoin.joins WHERE join_name = 'strict'"), 'the next late row stops it again');
+is(value("SELECT string_agg(DISTINCT difference, ' ') FROM sjoin.verify('strict')"), '', 'verify when it has stopped again');
 value("SELECT sjoin.refresh_join('strict')");
 wait_and_verify($node, 'started over', 'strict');
 is(value("SELECT state FROM sjoin.joins WHERE join_name = 'strict'"), 'running', 'it runs');
