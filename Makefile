@@ -6,7 +6,7 @@
 #   make demo                set up this machine, build, install, show it working
 #   make bench               the figures, beside their baselines
 #   make check-regress | check-isolation | check-pgtap | check-tap
-#   make check-differential  ROUNDS=200 SEED=n (a random seed is printed)
+#   make check-differential | check-properties  ROUNDS=200 SEED=n (a random seed is printed)
 #   make lint
 #
 # The goals that are more than a compiler run are scripts in dev/; they work
@@ -34,7 +34,7 @@ PG_CONFIG ?= $(firstword $(wildcard /usr/lib/postgresql/15/bin/pg_config) pg_con
 override with_llvm = no
 
 SCRIPTED = check check-regress check-isolation check-pgtap check-tap \
-	check-differential check-oracle demo bench lint setup
+	check-differential check-properties check-oracle demo bench lint setup
 .PHONY: $(SCRIPTED)
 
 ifeq ($(filter $(SCRIPTED),$(MAKECMDGOALS)),)
@@ -69,7 +69,7 @@ check:
 	@dev/setup
 	@dev/check all
 
-check-regress check-isolation check-pgtap check-tap check-differential check-oracle lint:
+check-regress check-isolation check-pgtap check-tap check-differential check-properties check-oracle lint:
 	@dev/setup
 	@dev/check $(patsubst check-%,%,$@)
 

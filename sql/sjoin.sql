@@ -276,6 +276,12 @@ CREATE FUNCTION sjoin.wait_for(name regclass DEFAULT NULL, watermark timestamptz
 COMMENT ON FUNCTION sjoin.wait_for(regclass, timestamptz, interval) IS
     'waits until all rows committed before the call are in the result (NULL: in all results); false after the timeout (default: sjoin.wait_timeout)';
 
+CREATE FUNCTION sjoin.advise(name regclass, OUT setting text, OUT current text, OUT advised text, OUT reason text) RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_advise';
+COMMENT ON FUNCTION sjoin.advise(regclass) IS
+    'what the rows seen so far say about settings of a join and its streams: watermark_delay, ttl or time range, max_future, allowed_lateness, with the reason';
+
 CREATE FUNCTION sjoin.get_joindef(name regclass) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'sjoin_get_joindef';
@@ -319,7 +325,7 @@ COMMENT ON FUNCTION sjoin.version() IS 'version of the library';
 -- looking -----------------------------------------------------------------
 
 CREATE FUNCTION sjoin.join_stats(
-    OUT join_id integer, OUT pid integer, OUT state text, OUT last_error text, OUT last_sqlstate text, OUT last_error_at timestamptz,
+    OUT join_id integer, OUT local_time boolean, OUT pid integer, OUT state text, OUT last_error text, OUT last_sqlstate text, OUT last_error_at timestamptz,
     OUT rows_in bigint, OUT rows_out bigint, OUT rows_retracted bigint, OUT rows_late bigint, OUT rows_unmatched bigint,
     OUT batches bigint, OUT errors bigint, OUT restarts bigint, OUT total_batch_time double precision, OUT last_batch_time double precision,
     OUT latency_p50 double precision, OUT latency_p95 double precision, OUT latency_p99 double precision,
@@ -331,8 +337,9 @@ COMMENT ON FUNCTION sjoin.join_stats() IS 'figures of the running joins of this 
 
 CREATE FUNCTION sjoin.input_stats(
     OUT join_id integer, OUT side smallint, OUT rows_in bigint, OUT rows_matched bigint, OUT rows_late bigint, OUT rows_expired bigint,
-    OUT rows_null_key bigint, OUT rows_future bigint, OUT rows_filtered bigint, OUT state_rows bigint,
-    OUT watermark timestamptz, OUT max_event_time timestamptz, OUT last_row_at timestamptz) RETURNS SETOF record
+    OUT rows_null_key bigint, OUT rows_future bigint, OUT rows_filtered bigint, OUT rows_unknown bigint, OUT state_rows bigint,
+    OUT watermark timestamptz, OUT max_event_time timestamptz, OUT lateness_p50 double precision, OUT lateness_p99 double precision,
+    OUT clock_offset_p50 double precision, OUT last_row_at timestamptz, OUT idle boolean) RETURNS SETOF record
     LANGUAGE c VOLATILE PARALLEL RESTRICTED
     AS 'MODULE_PATHNAME', 'sjoin_input_stats';
 COMMENT ON FUNCTION sjoin.input_stats() IS 'figures of the inputs of the running joins of this database';
@@ -342,10 +349,11 @@ CREATE FUNCTION sjoin.worker_stats(OUT pid integer, OUT datid oid, OUT joins big
     AS 'MODULE_PATHNAME', 'sjoin_worker_stats';
 COMMENT ON FUNCTION sjoin.worker_stats() IS 'worker processes of the cluster and the number of joins they run';
 
-CREATE FUNCTION sjoin.event_time(usec bigint) RETURNS timestamptz
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+CREATE FUNCTION sjoin.event_time(usec bigint, local_time boolean) RETURNS timestamptz
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'sjoin_event_time';
-COMMENT ON FUNCTION sjoin.event_time(bigint) IS 'an event time as sjoin stores it (microseconds since 2000-01-01) as a timestamp';
+COMMENT ON FUNCTION sjoin.event_time(bigint, boolean) IS
+    'an event time as sjoin stores it (microseconds since 2000-01-01); local_time: of a column of type timestamp, converted as a cast does, in the TimeZone of the session';
 
 CREATE FUNCTION sjoin.usec_interval(usec bigint) RETURNS interval
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -360,7 +368,9 @@ CREATE VIEW sjoin.streams AS
            CASE WHEN s.max_future >= 0 THEN sjoin.usec_interval(s.max_future)
                 WHEN s.max_future = -2 THEN nullif(current_setting('sjoin.max_future'), '-1')::interval END AS max_future,
            (SELECT array_agg(u.attname ORDER BY k.n) FROM unnest(s.upsert_attnos) WITH ORDINALITY k(attno, n)
-              JOIN pg_attribute u ON u.attrelid = s.relid AND u.attnum = k.attno) AS upsert_key, sjoin.watermark(s.relid) AS watermark, NULL::boolean AS idle,
+              JOIN pg_attribute u ON u.attrelid = s.relid AND u.attnum = k.attno) AS upsert_key, sjoin.watermark(s.relid) AS watermark,
+           (SELECT bool_and(i.idle) FROM sjoin.join_def j JOIN sjoin.input_stats() i ON i.join_id = j.join_id
+             WHERE s.relid = CASE i.side WHEN 0 THEN j.input_left ELSE j.input_right END) AS idle,
            pg_get_userbyid(c.relowner) AS owner,
            (SELECT count(*) FROM sjoin.join_def j WHERE s.relid IN (j.input_left, j.input_right)) AS joins, s.created_at
       FROM sjoin.stream_def s
@@ -374,7 +384,8 @@ CREATE VIEW sjoin.joins AS
                 ELSE coalesce(s.state, 'starting') END AS state,
            j.kind, j.join_type, j.output_mode, j.emit, sjoin.usec_interval(j.timeout) AS timeout, sjoin.usec_interval(j.ttl) AS ttl,
            sjoin.usec_interval(j.lateness) AS allowed_lateness, j.late_rows, sjoin.usec_interval(j.retention) AS retention,
-           s.watermark, clock_timestamp() - s.watermark AS lag, s.last_error, s.last_sqlstate, s.last_error_at,
+           s.watermark, clock_timestamp() - CASE WHEN s.local_time THEN s.watermark::timestamp AT TIME ZONE j.time_zone ELSE s.watermark END AS lag,
+           s.last_error, s.last_sqlstate, s.last_error_at,
            CASE WHEN pg_has_role(c.relowner, 'USAGE') OR pg_has_role('pg_read_all_stats', 'USAGE') THEN j.query END AS query, j.created_at
       FROM sjoin.join_def j
       JOIN pg_class c ON c.oid = j.result
@@ -384,7 +395,8 @@ COMMENT ON VIEW sjoin.joins IS 'joins with their options, state and last error';
 CREATE VIEW sjoin.stat_joins AS
     SELECT j.result AS relid, n.nspname AS schemaname, c.relname AS join_name, s.pid, s.state, s.rows_in, s.rows_out, s.rows_retracted,
            s.rows_late, s.rows_unmatched, s.batches, s.errors, s.restarts, s.total_batch_time, s.last_batch_time,
-           s.latency_p50, s.latency_p95, s.latency_p99, s.watermark, clock_timestamp() - s.watermark AS watermark_lag,
+           s.latency_p50, s.latency_p95, s.latency_p99, s.watermark,
+           clock_timestamp() - CASE WHEN s.local_time THEN s.watermark::timestamp AT TIME ZONE j.time_zone ELSE s.watermark END AS watermark_lag,
            NULL::bigint AS pending_rows, NULL::interval AS pending_age, s.state_rows, s.state_keys, s.state_bytes,
            0::bigint AS spilled_rows, 0::bigint AS spilled_bytes, s.timers, s.watermark - s.oldest_timer AS oldest_timer_age,
            s.log_bytes, s.last_batch_at, s.stats_reset
@@ -398,15 +410,14 @@ CREATE VIEW sjoin.stat_inputs AS
     SELECT j.result AS relid, n.nspname AS schemaname, c.relname AS join_name,
            CASE s.side WHEN 0 THEN j.alias_left ELSE j.alias_right END AS input,
            (CASE s.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass::text AS stream,
-           s.rows_in, s.rows_matched, s.rows_late, s.rows_expired, s.rows_null_key, s.rows_future, s.rows_filtered, s.state_rows,
+           s.rows_in, s.rows_matched, s.rows_late, s.rows_expired, s.rows_null_key, s.rows_future, s.rows_filtered, s.rows_unknown, s.state_rows,
            NULL::bigint AS state_keys, NULL::bigint AS state_bytes, NULL::bigint AS max_rows_per_key, NULL::text AS hottest_key,
-           s.watermark, s.max_event_time, NULL::double precision AS lateness_p50, NULL::double precision AS lateness_p99,
-           NULL::double precision AS clock_offset_p50, s.last_row_at, NULL::boolean AS idle
+           s.watermark, s.max_event_time, s.lateness_p50, s.lateness_p99, s.clock_offset_p50, s.last_row_at, s.idle
       FROM sjoin.join_def j
       JOIN pg_class c ON c.oid = j.result
       JOIN pg_namespace n ON n.oid = c.relnamespace
       JOIN sjoin.input_stats() s ON s.join_id = j.join_id;
-COMMENT ON VIEW sjoin.stat_inputs IS 'statistics of the inputs of joins';
+COMMENT ON VIEW sjoin.stat_inputs IS 'statistics of the inputs of joins (times in milliseconds)';
 
 CREATE VIEW sjoin.stat_workers AS
     SELECT w.pid, d.datname, a.state, a.wait_event_type, a.wait_event, a.backend_start, w.joins
@@ -420,7 +431,8 @@ CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
            CASE WHEN r.op IN ('P', 'K') THEN j.alias_left || ', ' || j.alias_right
                 WHEN r.side = 0 THEN j.alias_left ELSE j.alias_right END AS input,
            (CASE r.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass::text AS source,
-           sjoin.event_time(r.event_time) AS event_time, nullif(sjoin.event_time(r.watermark), '-infinity') AS watermark, r.reason, r.sqlstate, r.message,
+           sjoin.event_time(r.event_time, a.atttypid IS NOT DISTINCT FROM 'timestamp'::regtype) AS event_time,
+           nullif(sjoin.event_time(r.watermark, a.atttypid IS NOT DISTINCT FROM 'timestamp'::regtype), '-infinity') AS watermark, r.reason, r.sqlstate, r.message,
            r.arrived_at, m.arrived_at AS replayed_at,
            CASE WHEN r.op IN ('P', 'K') THEN jsonb_build_object('left', r.row_data, 'right', r.old_data)
                 WHEN r.op = 'D' THEN r.old_data ELSE r.row_data END AS row_data
@@ -429,6 +441,7 @@ CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
       JOIN pg_class c ON c.oid = j.result
       LEFT JOIN (SELECT join_id, other_seq AS late_id, arrived_at FROM sjoin.late_row WHERE op = 'R') m
              ON m.join_id = r.join_id AND m.late_id = r.late_id
+      LEFT JOIN (sjoin.stream_def s JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.time_attno) ON s.relid = j.input_left
      WHERE r.reason NOT IN ('dropped', 'replayed', 'withdrawn')
        AND (pg_has_role(c.relowner, 'USAGE') OR pg_has_role('pg_read_all_data', 'USAGE'));
 COMMENT ON VIEW sjoin.late_rows IS 'rows that joins did not take in, with the reason; visible to the owner of the result';

@@ -78,12 +78,16 @@ init_input_stats(SjInputStats *stats)
 	pg_atomic_init_u64(&stats->rows_null_key, 0);
 	pg_atomic_init_u64(&stats->rows_future, 0);
 	pg_atomic_init_u64(&stats->rows_filtered, 0);
+	pg_atomic_init_u64(&stats->rows_unknown, 0);
 	pg_atomic_init_u64(&stats->rows_matched, 0);
 	pg_atomic_init_u64(&stats->rows_expired, 0);
 	pg_atomic_init_u64(&stats->state_rows, 0);
 	pg_atomic_init_u64(&stats->watermark, (uint64) SJ_TIME_MIN);
 	pg_atomic_init_u64(&stats->max_event_time, (uint64) SJ_TIME_MIN);
 	pg_atomic_init_u64(&stats->last_row_at, 0);
+	sj_histogram_init(&stats->lateness);
+	sj_histogram_init(&stats->clock_behind);
+	sj_histogram_init(&stats->clock_ahead);
 }
 
 static void
@@ -108,8 +112,8 @@ init_join_counters(SjJoinSlot *slot)
 	pg_atomic_init_u64(&slot->oldest_timer, (uint64) SJ_TIME_MAX);
 	pg_atomic_init_u64(&slot->log_bytes, 0);
 	pg_atomic_init_u64(&slot->stats_reset, 0);
-	for (int i = 0; i < SJ_LATENCY_BUCKETS; i++)
-		pg_atomic_init_u64(&slot->latency[i], 0);
+	pg_atomic_init_u64(&slot->longest_match, 0);
+	sj_histogram_init(&slot->latency);
 	init_input_stats(&slot->input[SJ_LEFT]);
 	init_input_stats(&slot->input[SJ_RIGHT]);
 }
@@ -127,6 +131,7 @@ init_join_slot(SjJoinSlot *slot)
 	slot->state_root = SJ_NO_PAGE;
 	slot->state_clean = false;
 	slot->pages = 0;
+	slot->local_time = false;
 	init_join_counters(slot);
 }
 

@@ -16,6 +16,7 @@
 
 #include "sjoin.h"
 
+#include "histogram.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
@@ -23,7 +24,6 @@
 #include "storage/spin.h"
 
 #define SJ_MAX_DATABASES	64
-#define SJ_LATENCY_BUCKETS	64
 #define SJ_ERROR_LENGTH		256
 
 /* Where a join stands, as sjoin.joins shows it. */
@@ -73,12 +73,19 @@ typedef struct SjInputStats
 	pg_atomic_uint64 rows_null_key;
 	pg_atomic_uint64 rows_future;
 	pg_atomic_uint64 rows_filtered;
+	pg_atomic_uint64 rows_unknown;
 	pg_atomic_uint64 rows_matched;
 	pg_atomic_uint64 rows_expired;
 	pg_atomic_uint64 state_rows;
 	pg_atomic_uint64 watermark; /* SjTime */
 	pg_atomic_uint64 max_event_time;	/* SjTime */
-	pg_atomic_uint64 last_row_at;	/* TimestampTz */
+	pg_atomic_uint64 idle;		/* SjIdleness */
+	pg_atomic_uint64 last_row_at;	/* TimestampTz: when it was captured */
+
+	/* of rows since the slot was made; see src/worker/timing.c */
+	SjHistogram lateness;
+	SjHistogram clock_behind;	/* event time before the clock at capture */
+	SjHistogram clock_ahead;	/* and after it */
 } SjInputStats;
 
 /* One join. */
@@ -91,6 +98,9 @@ typedef struct SjJoinSlot
 
 	/* protected by SjShared.page_lock */
 	uint32		pages;			/* of the state area that the join has */
+
+	/* set by the worker when it compiles the join; read anywhere */
+	bool		local_time;		/* event times are of type timestamp */
 
 	/* protected by 'mutex' */
 	slock_t		mutex;
@@ -127,10 +137,10 @@ typedef struct SjJoinSlot
 	pg_atomic_uint64 oldest_timer;	/* SjTime */
 	pg_atomic_uint64 log_bytes;
 	pg_atomic_uint64 stats_reset;	/* TimestampTz */
-	pg_atomic_uint64 latency[SJ_LATENCY_BUCKETS];	/* transactions whose
-													 * commit was visible in
-													 * the result after up to
-													 * 2^(i/4) * 100 us */
+	pg_atomic_uint64 longest_match; /* usec between the event times of a pair;
+									 * 0: none */
+	SjHistogram latency;		/* of transactions, from capture to visible in
+								 * the result */
 	SjInputStats input[2];
 } SjJoinSlot;
 

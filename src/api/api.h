@@ -69,7 +69,7 @@ extern void sj_explain_options(const SjJoinDef *def, const SjJoinQuery *query,
 							   SjExplainOptions *options);
 
 /* control_api.c */
-extern bool sj_wait_for_joins(List *join_ids, SjTime watermark,
+extern bool sj_wait_for_joins(List *join_ids, TimestampTz watermark,
 							  int64 timeout_ms);
 
 /* A set of text rows. */

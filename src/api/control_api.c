@@ -20,6 +20,7 @@
 #include "api/api.h"
 #include "catalog/privileges.h"
 #include "guc.h"
+#include "local_time.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "shmem.h"
@@ -77,16 +78,24 @@ reason_to_give_up(SjDatabaseSlot *slot, SjJoinSlot *join)
 	return NULL;
 }
 
+/* Has the join's watermark come to the time that the session has named? */
+static bool
+watermark_reached(const SjJoinSlot *join, TimestampTz watermark)
+{
+	return (SjTime) pg_atomic_read_u64((pg_atomic_uint64 *) &join->watermark) >=
+		sj_time_of_zoned(watermark, join->local_time);
+}
+
 static WaitResult
 look_at_join(SjDatabaseSlot *slot, SjJoinDef *def, uint64 request,
-			 SjTime watermark)
+			 TimestampTz watermark)
 {
 	SjJoinSlot *join = sj_join_slot(def->join_id, false);
 	const char *reason;
 
 	if (!def->paused && join != NULL &&
 		pg_atomic_read_u64(&join->served) >= request &&
-		(SjTime) pg_atomic_read_u64(&join->watermark) >= watermark)
+		watermark_reached(join, watermark))
 		return WAIT_REACHED;
 	if (def->uncommitted && !def->paused)
 	{
@@ -109,7 +118,7 @@ look_at_join(SjDatabaseSlot *slot, SjJoinDef *def, uint64 request,
 /* All joins of the list; reached when each is. */
 static WaitResult
 look_at_joins(SjDatabaseSlot *slot, List *joins, uint64 request,
-			  SjTime watermark)
+			  TimestampTz watermark)
 {
 	ListCell   *lc;
 	WaitResult	result = WAIT_REACHED;
@@ -128,12 +137,13 @@ look_at_joins(SjDatabaseSlot *slot, List *joins, uint64 request,
 
 /*
  * Waits until everything committed before the call is in the results of the
- * joins (list of SjJoinDef) and their watermarks have come to 'watermark'.
+ * joins (list of SjJoinDef) and their watermarks have come to 'watermark'
+ * (SJ_TIME_MIN: wherever they are).
  * False when that takes longer than timeout_ms (0: without limit), or when
  * nothing will come.
  */
 bool
-sj_wait_for_joins(List *joins, SjTime watermark, int64 timeout_ms)
+sj_wait_for_joins(List *joins, TimestampTz watermark, int64 timeout_ms)
 {
 	SjDatabaseSlot *slot = sj_database_slot(MyDatabaseId, true);
 	uint64		request = pg_atomic_add_fetch_u64(&slot->requests, 1);
@@ -178,7 +188,7 @@ sjoin_wait_for(PG_FUNCTION_ARGS)
 {
 	List	   *joins = PG_ARGISNULL(0) ? sj_join_def_all() :
 	list_make1(sj_arg_join(fcinfo, 0));
-	SjTime		watermark = PG_ARGISNULL(1) ? SJ_TIME_MIN :
+	TimestampTz watermark = PG_ARGISNULL(1) ? SJ_TIME_MIN :
 	PG_GETARG_TIMESTAMPTZ(1);
 
 	sj_require_preload();
@@ -271,22 +281,31 @@ sjoin_watermark(PG_FUNCTION_ARGS)
 	Oid			relid = sj_arg_relation(fcinfo, 0, "rel");
 	SjJoinDef  *def = sj_join_def_by_result(relid);
 	SjJoinSlot *join;
-	SjTime		watermark = SJ_TIME_MIN;
+	SjTime		event_time = SJ_TIME_MIN;
+	bool		local = false;
+	TimestampTz watermark;
 
 	sj_require_preload();
 	if (def != NULL)
 	{
 		join = sj_join_slot(def->join_id, false);
 		if (join != NULL)
-			watermark = (SjTime) pg_atomic_read_u64(&join->watermark);
+		{
+			event_time = (SjTime) pg_atomic_read_u64(&join->watermark);
+			local = join->local_time;
+		}
 	}
 	else if (sj_stream_def_get(relid) != NULL)
-		watermark = sj_stream_watermark(relid);
+	{
+		event_time = sj_stream_watermark(relid);
+		local = sj_stream_has_local_time(sj_stream_def_get(relid));
+	}
 	else
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is neither a stream nor the result of a join",
 						get_rel_name(relid))));
+	watermark = sj_time_to_zoned(event_time, local);
 	if (!IS_VALID_TIMESTAMP(watermark))
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(watermark);

@@ -20,6 +20,7 @@
 #include "catalog/pg_type.h"
 #include "catalog/privileges.h"
 #include "catalog/query_analysis.h"
+#include "local_time.h"
 #include "log/event_log.h"
 #include "miscadmin.h"
 #include "shmem.h"
@@ -412,6 +413,8 @@ sjoin_advance_watermark(PG_FUNCTION_ARGS)
 	Oid			relid = sj_arg_relation(fcinfo, 0, "source");
 	SjTime		watermark = PG_ARGISNULL(1) ? SJ_TIME_MIN :
 	PG_GETARG_TIMESTAMPTZ(1);
+	TimestampTz newest;
+	bool		local;
 	SjStreamDef *def;
 
 	sj_require_preload();
@@ -421,19 +424,14 @@ sjoin_advance_watermark(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a watermark must be finite"),
 				 errhint("Pass NULL for the newest event time seen.")));
-	if (!PG_ARGISNULL(1) &&
-		get_atttype(relid, def->time_attno) == TIMESTAMPOID)
-		watermark =
-			DatumGetTimestamp(DirectFunctionCall1(timestamptz_timestamp,
-												  TimestampTzGetDatum(watermark)));
+	local = sj_stream_has_local_time(def);
+	watermark = sj_time_of_zoned(watermark, local);
 	sj_capture_control(relid, SJ_OP_WATERMARK, &watermark, sizeof(watermark));
 
-	if (PG_ARGISNULL(1))
-	{
-		watermark = sj_stream_newest_event_time(relid);
-		if (!IS_VALID_TIMESTAMP(watermark))
-			PG_RETURN_NULL();
-		PG_RETURN_TIMESTAMPTZ(watermark);
-	}
-	PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(1));
+	if (!PG_ARGISNULL(1))
+		PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(1));
+	newest = sj_time_to_zoned(sj_stream_newest_event_time(relid), local);
+	if (!IS_VALID_TIMESTAMP(newest))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(newest);
 }

@@ -29,6 +29,7 @@
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "guc.h"
+#include "local_time.h"
 #include "log/event_log.h"
 #include "log/numbers.h"
 #include "log/position.h"
@@ -59,8 +60,8 @@ typedef struct Verification
 	Tuplestorestate *records;
 	SjRejections rejections;
 	bool		bounded;		/* since or until given */
-	TimestampTz since;
-	TimestampTz until;
+	SjTime		since;
+	SjTime		until;
 	int			max_examples;
 } Verification;
 
@@ -181,8 +182,8 @@ range_condition(const Verification *v)
 		return "";
 	column = column_name(v, event_time_target(v));
 	return psprintf(" WHERE sjoin_row.%s >= %s AND sjoin_row.%s < %s", column,
-					quote_literal_cstr(timestamptz_to_str(v->since)), column,
-					quote_literal_cstr(timestamptz_to_str(v->until)));
+					sj_verify_time(v->query, v->since), column,
+					sj_verify_time(v->query, v->until));
 }
 
 /* Rows of a relation with their hash and how often each is there. */
@@ -461,6 +462,7 @@ Datum
 sjoin_verify(PG_FUNCTION_ARGS)
 {
 	Verification v = {.def = sj_arg_join(fcinfo, 0)};
+	bool		local;
 
 	sj_require_preload();
 	sj_check_owner(v.def->result);
@@ -475,8 +477,11 @@ sjoin_verify(PG_FUNCTION_ARGS)
 				 errmsg("cannot verify a join in a transaction that has written to its streams"),
 				 errhint("Commit first: the join sees rows when they are committed.")));
 	v.bounded = !PG_ARGISNULL(1) || !PG_ARGISNULL(2);
-	v.since = PG_ARGISNULL(1) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(1);
-	v.until = PG_ARGISNULL(2) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(2);
+	local = sj_stream_has_local_time(sj_stream_def_get(v.def->input[SJ_LEFT]));
+	v.since = PG_ARGISNULL(1) ? SJ_TIME_MIN :
+		sj_time_of_zoned(PG_GETARG_TIMESTAMPTZ(1), local);
+	v.until = PG_ARGISNULL(2) ? SJ_TIME_MAX :
+		sj_time_of_zoned(PG_GETARG_TIMESTAMPTZ(2), local);
 	v.max_examples = PG_ARGISNULL(3) ? 10 : Max(0, PG_GETARG_INT32(3));
 
 	InitMaterializedSRF(fcinfo, 0);

@@ -17,6 +17,7 @@
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "nodes/plannodes.h"
+#include "pgtime.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
@@ -275,6 +276,16 @@ late_rows_text(const char *late_rows)
 	return "late rows are kept in sjoin.late_rows";
 }
 
+/* A clock beside event times of type timestamp; nothing to say otherwise. */
+static List *
+append_clock(List *lines, const SjJoinQuery *q)
+{
+	if (q->bounds.with_zone)
+		return lines;
+	return lappend(lines, psprintf("event times of type timestamp: the clock that max_future compares them with is read in time zone %s",
+								   pg_get_timezone_name(session_timezone)));
+}
+
 static char *
 late_text(const SjExplainOptions *options)
 {
@@ -427,6 +438,7 @@ sj_explain_lines(const SjJoinQuery *q, const SjExplainOptions *options)
 
 	for (side = 0; side < 2; side++)
 		lines = lappend(lines, event_time_text(q, options, side));
+	lines = append_clock(lines, q);
 	lines = lappend(lines, pstrdup("watermark of the join: the smaller one of its inputs"));
 	for (side = 0; side < 2; side++)
 		lines = lappend(lines, keep_text(q, options, side));
@@ -460,5 +472,6 @@ sj_notice_lines(const SjJoinQuery *q, const SjExplainOptions *options)
 									sj_usec_text(options->allowed_lateness)));
 	if (q->pad[SJ_LEFT])
 		lines = lappend(lines, unmatched_text(q, options));
+	lines = append_clock(lines, q);
 	return append_paused(append_sub_queries(lines, q), options);
 }

@@ -29,10 +29,10 @@ within(SjVerifyContext *context, const char *event_time, SjTime from,
 	initStringInfo(&buf);
 	if (from >= MIN_TIMESTAMP)
 		sj_verify_add_condition(&buf, psprintf("%s >= %s", event_time,
-											   sj_verify_time_constant(context, from)));
+											   sj_verify_time(context->q, from)));
 	if (until < END_TIMESTAMP)
 		sj_verify_add_condition(&buf, psprintf("%s <= %s", event_time,
-											   sj_verify_time_constant(context, until)));
+											   sj_verify_time(context->q, until)));
 	return buf.len == 0 ? NULL : buf.data;
 }
 

@@ -30,6 +30,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -286,6 +287,13 @@ int64
 sj_stream_max_future(const SjStreamDef *def)
 {
 	return def->max_future >= -1 ? def->max_future : sj_default_max_future();
+}
+
+bool
+sj_stream_has_local_time(const SjStreamDef *def)
+{
+	return def != NULL &&
+		get_atttype(def->relid, def->time_attno) == TIMESTAMPOID;
 }
 
 /* layouts ------------------------------------------------------------- */

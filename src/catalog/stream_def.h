@@ -65,6 +65,8 @@ extern int64 sj_stream_idle_timeout(const SjStreamDef *def);
 extern int64 sj_stream_max_future(const SjStreamDef *def);
 extern int64 sj_default_delay(void);
 extern int64 sj_default_max_future(void);
+/* Are its event times of type timestamp?  Not where NULL is no stream. */
+extern bool sj_stream_has_local_time(const SjStreamDef *def);
 
 /* The layout that writers of the stream use now; NULL: nothing is captured. */
 extern SjLayout *sj_layout_current(Oid relid);

@@ -46,9 +46,7 @@ extern void sj_verify_add_conditions(StringInfo buf, SjVerifyContext *context,
 									 List *conditions, List *fallible);
 extern void sj_verify_add_ttl(StringInfo buf, SjVerifyContext *context);
 
-/* the event time of a side's row, and a point of event time */
-extern char *sj_verify_time(SjVerifyContext *context, SjSide side);
-extern char *sj_verify_time_constant(SjVerifyContext *context,
-									 SjTime event_time);
+/* the event time of a side's row */
+extern char *sj_verify_event_time(SjVerifyContext *context, SjSide side);
 
 #endif							/* SJ_VERIFY_PARTS_H */

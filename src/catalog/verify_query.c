@@ -339,7 +339,7 @@ calendar_interval(const Interval *interval)
 
 /* "l.c2": an event time. */
 char *
-sj_verify_time(SjVerifyContext *context, SjSide side)
+sj_verify_event_time(SjVerifyContext *context, SjSide side)
 {
 	return psprintf("%s.c%d", side_name[side],
 					context->q->input[side].time_attno);
@@ -350,8 +350,8 @@ void
 sj_verify_add_ttl(StringInfo buf, SjVerifyContext *context)
 {
 	const SjBounds *bounds = &context->q->bounds;
-	char	   *left = sj_verify_time(context, SJ_LEFT);
-	char	   *right = sj_verify_time(context, SJ_RIGHT);
+	char	   *left = sj_verify_event_time(context, SJ_LEFT);
+	char	   *right = sj_verify_event_time(context, SJ_RIGHT);
 	SjBounds	written;
 
 	sj_written_bounds(context->q, &written);
@@ -367,9 +367,9 @@ sj_verify_add_ttl(StringInfo buf, SjVerifyContext *context)
 
 /* A point of event time as a constant of the join's type. */
 char *
-sj_verify_time_constant(SjVerifyContext *context, SjTime event_time)
+sj_verify_time(const SjJoinQuery *q, SjTime event_time)
 {
-	bool		with_zone = context->q->bounds.with_zone;
+	bool		with_zone = q->bounds.with_zone;
 	char		buf[MAXDATELEN + 1];
 	int			utc = 0;
 
@@ -390,8 +390,8 @@ fixed_deadline_passed(SjVerifyContext *context, int64 distance, SjTime due)
 		return pstrdup("false");
 	if (latest >= END_TIMESTAMP)
 		return pstrdup("true");
-	return psprintf("%s < %s", sj_verify_time(context, SJ_LEFT),
-					sj_verify_time_constant(context, latest));
+	return psprintf("%s < %s", sj_verify_event_time(context, SJ_LEFT),
+					sj_verify_time(context->q, latest));
 }
 
 /* The same for a calendar bound; its inverse is taken later. */
@@ -407,10 +407,10 @@ calendar_deadline_passed(SjVerifyContext *context, const SjBound *bound,
 		return pstrdup("false");
 	if (due >= END_TIMESTAMP)
 		return pstrdup("true");
-	return psprintf("%s %c %s < %s", sj_verify_time(context, SJ_LEFT),
+	return psprintf("%s %c %s < %s", sj_verify_event_time(context, SJ_LEFT),
 					subtract ? '-' : '+',
 					calendar_interval(&bound->interval),
-					sj_verify_time_constant(context, due));
+					sj_verify_time(context->q, due));
 }
 
 /* Has the deadline of the left row passed, with that timeout? */
@@ -550,8 +550,8 @@ sj_verify_accepted(const SjJoinQuery *q, const SjVerifySpec *spec, SjSide side,
 	if (older_than < MIN_TIMESTAMP)
 		sj_verify_add_condition(&where, "false");
 	else if (older_than < END_TIMESTAMP)
-		sj_verify_add_condition(&where, psprintf("%s < %s", sj_verify_time(&context, side),
-										  sj_verify_time_constant(&context, older_than)));
+		sj_verify_add_condition(&where, psprintf("%s < %s", sj_verify_event_time(&context, side),
+										  sj_verify_time(q, older_than)));
 
 	foreach(lc, attnos)
 		appendStringInfo(&buf, "%s%s.c%d", buf.len > 0 ? ", " : "SELECT ",

@@ -60,6 +60,9 @@ extern char *sj_verify_start(const bytea *start);
  */
 extern char *sj_verify_query(const SjJoinQuery *q, const SjVerifySpec *spec);
 
+/* A point of event time, or an infinite one, as a constant. */
+extern char *sj_verify_time(const SjJoinQuery *q, SjTime event_time);
+
 /*
  * The accepted rows of one side that its filter lets pass and that are older
  * than a time, with the columns

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * late_read.c
- *	  Reading late rows back, for verify().
+ *	  Reading late rows back, for verify() and advise().
  *
  * IDENTIFICATION
  *	  src/emit/late_read.c
@@ -13,6 +13,7 @@
 #include "catalog/pg_type.h"
 #include "emit/late_read.h"
 #include "emit/late_row.h"
+#include "utils/builtins.h"
 #include "utils/rel.h"
 
 enum
@@ -106,4 +107,44 @@ sj_rejection_put(const SjPlanInput *input, SjSide side, char op,
 						  Column_old_data, Column_old_hash);
 	tuplestore_putvalues(store, sj_rejections_desc(), value, null);
 	note_kind(op, rejections);
+}
+
+/* Who looks at how late rows were. */
+typedef struct DistanceVisit
+{
+	void		(*visit) (void *arg, int64 behind);
+	void	   *arg;
+} DistanceVisit;
+
+static bool
+was_too_late(Datum reason)
+{
+	const char *name = TextDatumGetCString(reason);
+
+	return strcmp(name, sj_reason_name(SJ_REASON_LATE)) == 0 ||
+		strcmp(name, sj_reason_name(SJ_REASON_DROPPED)) == 0;
+}
+
+static void
+visit_distance(void *arg, Relation rel, HeapTuple tuple)
+{
+	DistanceVisit *visit = arg;
+	Datum		value[Natts_late_row];
+	bool		null[Natts_late_row];
+
+	heap_deform_tuple(tuple, RelationGetDescr(rel), value, null);
+	if (!null[Anum_event_time - 1] && was_too_late(value[Anum_reason - 1]))
+		visit->visit(visit->arg,
+					 sj_time_sub(DatumGetInt64(value[Anum_watermark - 1]),
+								 DatumGetInt64(value[Anum_event_time - 1])));
+}
+
+void
+sj_late_distances_visit(int32 join_id,
+						void (*visit) (void *arg, int64 behind), void *arg)
+{
+	DistanceVisit visitor = {visit, arg};
+
+	sj_late_rows_visit(join_id, NULL, AccessShareLock, visit_distance,
+					   &visitor);
 }

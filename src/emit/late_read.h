@@ -42,4 +42,12 @@ extern void sj_rejection_put(const SjPlanInput *input, SjSide side, char op,
 							 Tuplestorestate *store,
 							 SjRejections *rejections);
 
+/*
+ * Calls 'visit' for each row that was too late for a join, with how far its
+ * event time was behind the watermark of the join then.
+ */
+extern void sj_late_distances_visit(int32 join_id,
+									void (*visit) (void *arg, int64 behind),
+									void *arg);
+
 #endif							/* SJ_LATE_READ_H */

@@ -45,6 +45,12 @@ static const char *const reason_names[] = {
 	"changed", "error", "replayed", "withdrawn"
 };
 
+const char *
+sj_reason_name(SjReason reason)
+{
+	return reason_names[reason];
+}
+
 /* Mixes bytes into both halves of a hash. */
 static void
 mix_bytes(uint64 half[2], const void *data, Size len)

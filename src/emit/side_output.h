@@ -78,6 +78,8 @@ typedef struct SjLateRow
 	const pg_uuid_t *old_hash;	/* instead of it, or NULL */
 } SjLateRow;
 
+extern const char *sj_reason_name(SjReason reason);
+
 /* Writes them in the current transaction, under the current user. */
 extern void sj_late_rows_store(int32 join_id, const SjJoinPlan *plan,
 							   List *late_rows);

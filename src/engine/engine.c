@@ -47,12 +47,24 @@ new_engine(SjArena *arena, const SjOperator *op, uint32 root)
 	return engine;
 }
 
-static void
-start_clock(SjRoot *root, const SjClock *clock)
+/* An advance moves the watermark and a row from the future the other one. */
+static SjTime
+newest_of_clock(const SjClock *clock, SjSide side, int64 delay)
 {
+	return Min(clock->max_event_time[side],
+			   sj_time_add(clock->input[side], delay));
+}
+
+static void
+start_clock(SjRoot *root, const SjOperator *op, const SjClock *clock)
+{
+	root->newest[SJ_LEFT] = root->newest[SJ_RIGHT] = SJ_TIME_MIN;
 	if (clock != NULL)
 	{
 		root->clock = *clock;
+		for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+			root->newest[side] = newest_of_clock(clock, side,
+												 op->delay[side]);
 		return;
 	}
 	root->clock.input[SJ_LEFT] = SJ_TIME_MIN;
@@ -83,7 +95,7 @@ sj_engine_create(SjArena *arena, const SjOperator *op, const SjClock *clock)
 	root->npages = 1;
 	root->key_pages = SJ_NO_PAGE;
 	root->allowed_lateness = op->allowed_lateness;
-	start_clock(root, clock);
+	start_clock(root, op, clock);
 
 	engine = new_engine(arena, op, page);
 	sj_state_init(engine);
@@ -232,12 +244,29 @@ count_partner(SjEngine *engine, SjRow *row)
 }
 
 /*
+ * The partners from number 'first' on are in the order of their event times, so
+ * one of the two at the ends is the farthest.
+ */
+static void
+note_distance(SjEngine *engine, const SjRow *row, int64 first)
+{
+	SjTime		newest = engine->partners[first].row->event_time;
+	SjTime		oldest = engine->partners[engine->npartners - 1].row->event_time;
+	int64		distance = Max(sj_time_sub(newest, row->event_time),
+							   sj_time_sub(row->event_time, oldest));
+
+	engine->root->longest_match = Max(engine->root->longest_match, distance);
+}
+
+/*
  * Records the pairs of a new row with the partners from number 'first' on,
  * oldest partner first.  Cannot fail.
  */
 void
 sj_link_partners(SjEngine *engine, SjRow *row, int64 first)
 {
+	if (engine->npartners > first)
+		note_distance(engine, row, first);
 	for (int64 i = engine->npartners; i-- > first;)
 	{
 		SjRow	   *partner = engine->partners[i].row;
@@ -436,6 +465,7 @@ sj_engine_stats(const SjEngine *engine, SjEngineStats *stats)
 	stats->pages = root->npages;
 	stats->timers = root->ntimers - root->ndead_timers;
 	stats->unmatched = root->unmatched;
+	stats->longest_match = root->longest_match;
 	stats->row_bytes = root->row_bytes;
 	stats->dead_bytes = root->dead_bytes;
 	stats->oldest_timer = sj_timer_next(engine);

@@ -264,6 +264,8 @@ typedef struct SjEngineStats
 								 * ever */
 	uint64		unmatched;		/* padded rows written, ever */
 	uint64		expired[2];		/* rows that the horizon has passed, ever */
+	int64		longest_match;	/* longest distance of two partners, ever, in
+								 * usec */
 	uint64		row_bytes;		/* of rows, those taken out included */
 	uint64		dead_bytes;		/* of rows taken out that still take room */
 	SjTime		oldest_timer;	/* SJ_TIME_MAX: none */
@@ -356,6 +358,12 @@ extern void sj_engine_end_batch(SjEngine *engine);
 extern void sj_engine_set_lateness(SjEngine *engine, int64 allowed_lateness);
 
 extern const SjClock *sj_engine_clock(const SjEngine *engine);
+/*
+ * Greatest event time of an input that has moved its watermark, in the steps
+ * before this one.  For statistics: a state that starts at a clock has to
+ * conclude it from that.
+ */
+extern SjTime sj_engine_newest(const SjEngine *engine, SjSide side);
 extern void sj_engine_stats(const SjEngine *engine, SjEngineStats *stats);
 
 /*

@@ -38,7 +38,7 @@ typedef uint32 SjHandle;
 #define SJ_MAX_SLICES	64
 #define SJ_MAX_BUCKET_PAGES 4096	/* 67 M buckets */
 #define SJ_MAX_TIMER_PAGES 8192 /* 33 M deadlines */
-#define SJ_STATE_MAGIC	0x534a3033	/* format of the pages */
+#define SJ_STATE_MAGIC	0x534a3034	/* format of the pages */
 
 /* SjRow.flags, beside those of engine.h */
 #define SJ_ROW_DEAD		0x0002	/* has been taken out */
@@ -140,6 +140,8 @@ typedef struct SjRoot
 	uint64		matched[2];
 	uint64		unmatched;
 	uint64		expired[2];
+	int64		longest_match;
+	SjTime		newest[2];		/* event time that has moved the watermark */
 
 	/* key table: linear hashing, the number of buckets follows nkeys */
 	uint32		nkeys;			/* entries */
@@ -171,7 +173,7 @@ typedef struct SjPartner
 typedef struct SjStep
 {
 	SjTime		newest[2];		/* of rows that move the watermark */
-	SjTime		oldest;			/* of all, SJ_TIME_MAX: none */
+	SjTime		oldest;			/* of these, SJ_TIME_MAX: none */
 	SjTime		greatest[2];	/* of all */
 	SjTime		advance[2];
 	bool		to_newest[2];	/* advance to the newest event time seen */

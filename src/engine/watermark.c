@@ -33,7 +33,9 @@ sj_step_start(SjStep *step)
 /*
  * An event time was captured on an input of the step, accepted or not.
  *
- * moves_watermark is false for a row too far ahead of the clock (T8).
+ * moves_watermark is false for a row too far ahead of the clock (T8).  Nor does
+ * an input start there that never had a row: all that comes after it would be
+ * late.
  */
 void
 sj_engine_saw(SjEngine *engine, SjSide side, SjTime event_time,
@@ -42,10 +44,11 @@ sj_engine_saw(SjEngine *engine, SjSide side, SjTime event_time,
 	SjStep	   *step = &engine->step;
 
 	Assert(SJ_TIME_IS_FINITE(event_time));
-	step->oldest = Min(step->oldest, event_time);
 	step->greatest[side] = Max(step->greatest[side], event_time);
-	if (moves_watermark)
-		step->newest[side] = Max(step->newest[side], event_time);
+	if (!moves_watermark)
+		return;
+	step->oldest = Min(step->oldest, event_time);
+	step->newest[side] = Max(step->newest[side], event_time);
 }
 
 /*
@@ -214,6 +217,8 @@ sj_clock_end_step(SjEngine *engine)
 		clock->max_event_time[side] = Max(clock->max_event_time[side],
 										  engine->step.greatest[side]);
 		clock->input[side] = input_watermark(engine, side);
+		engine->root->newest[side] = Max(engine->root->newest[side],
+										 engine->step.newest[side]);
 	}
 	end_idleness(engine);
 	settle(engine->root);
@@ -239,4 +244,11 @@ const SjClock *
 sj_engine_clock(const SjEngine *engine)
 {
 	return &engine->root->clock;
+}
+
+/* Newest event time that has moved the watermark; see engine.h. */
+SjTime
+sj_engine_newest(const SjEngine *engine, SjSide side)
+{
+	return engine->root->newest[side];
 }

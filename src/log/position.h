@@ -28,6 +28,7 @@ typedef struct SjInputTotals
 	int64		rows_null_key;
 	int64		rows_future;
 	int64		rows_filtered;
+	int64		rows_unknown;
 	int64		rows_matched;
 	int64		rows_expired;
 } SjInputTotals;
@@ -37,6 +38,7 @@ typedef struct SjTotals
 	int64		rows_out;
 	int64		rows_retracted;
 	int64		rows_unmatched;
+	int64		longest_match;	/* usec between the event times of a pair */
 	SjInputTotals input[2];
 } SjTotals;
 

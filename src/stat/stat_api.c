@@ -10,14 +10,13 @@
  */
 #include "postgres.h"
 
-#include <math.h>
-
 #include "access/htup_details.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "guc.h"
+#include "local_time.h"
 #include "miscadmin.h"
 #include "shmem.h"
 #include "utils/acl.h"
@@ -58,11 +57,12 @@ add_text(Row *row, const char *text)
 	add(row, text ? CStringGetTextDatum(text) : (Datum) 0, text == NULL);
 }
 
-/* An event time, NULL when there is none. */
+/* An event time of the join, NULL when there is none. */
 static void
-add_time(Row *row, pg_atomic_uint64 *time)
+add_time(Row *row, const SjJoinSlot *slot, pg_atomic_uint64 *time)
 {
-	SjTime		value = (SjTime) pg_atomic_read_u64(time);
+	TimestampTz value = sj_time_to_zoned((SjTime) pg_atomic_read_u64(time),
+										 slot->local_time);
 
 	add(row, TimestampTzGetDatum(value), !IS_VALID_TIMESTAMP(value));
 }
@@ -82,26 +82,15 @@ put(ReturnSetInfo *rsinfo, Row *row)
 						 row->null);
 }
 
-/* Upper bound, in ms, of the latencies of a share of the transactions. */
+/* See sj_percentile(); in ms, NULL when nothing was seen. */
 static void
-add_percentile(Row *row, SjJoinSlot *slot, double share)
+add_percentile(Row *row, SjHistogram *negative, SjHistogram *positive,
+			   double share)
 {
-	uint64		count[SJ_LATENCY_BUCKETS];
-	uint64		total = 0;
-	uint64		seen = 0;
+	double		usec = 0;
+	bool		any = sj_percentile(negative, positive, share, &usec);
 
-	for (int i = 0; i < SJ_LATENCY_BUCKETS; i++)
-		total += count[i] = pg_atomic_read_u64(&slot->latency[i]);
-	for (int i = 0; i < SJ_LATENCY_BUCKETS && total > 0; i++)
-	{
-		seen += count[i];
-		if (seen >= share * total)
-		{
-			add(row, Float8GetDatum(0.1 * pow(2.0, i / 4.0)), false);
-			return;
-		}
-	}
-	add(row, (Datum) 0, true);
+	add(row, Float8GetDatum(usec / 1000.0), !any);
 }
 
 static const char *
@@ -175,17 +164,17 @@ add_join_counters(Row *row, SjJoinSlot *slot)
 		false);
 	add(row, Float8GetDatum(pg_atomic_read_u64(&slot->last_batch_usec) / 1000.0),
 		false);
-	add_percentile(row, slot, 0.50);
-	add_percentile(row, slot, 0.95);
-	add_percentile(row, slot, 0.99);
-	add_time(row, &slot->watermark);
+	add_percentile(row, NULL, &slot->latency, 0.50);
+	add_percentile(row, NULL, &slot->latency, 0.95);
+	add_percentile(row, NULL, &slot->latency, 0.99);
+	add_time(row, slot, &slot->watermark);
 	add(row, Int64GetDatum(pg_atomic_read_u64(&left->state_rows) +
 						   pg_atomic_read_u64(&right->state_rows)), false);
 	add_count(row, &slot->state_keys);
 	add(row, Int64GetDatum(pg_atomic_read_u64(&slot->state_pages) *
 						   SJ_PAGE_SIZE), false);
 	add_count(row, &slot->timers);
-	add_time(row, &slot->oldest_timer);
+	add_time(row, slot, &slot->oldest_timer);
 	add_count(row, &slot->log_bytes);
 	add_clock_time(row, (TimestampTz) pg_atomic_read_u64(&slot->last_batch_at));
 	add_clock_time(row, (TimestampTz) pg_atomic_read_u64(&slot->stats_reset));
@@ -218,11 +207,39 @@ sjoin_join_stats(PG_FUNCTION_ARGS)
 		Row			row = {.n = 0};
 
 		add(&row, Int32GetDatum(slot->join_id), false);
+		add(&row, BoolGetDatum(slot->local_time), false);
 		add_state(&row, slot);
 		add_join_counters(&row, slot);
 		put(rsinfo, &row);
 	}
 	return (Datum) 0;
+}
+
+static void
+add_input_counters(Row *row, SjInputStats *input)
+{
+	add_count(row, &input->rows_in);
+	add_count(row, &input->rows_matched);
+	add_count(row, &input->rows_late);
+	add_count(row, &input->rows_expired);
+	add_count(row, &input->rows_null_key);
+	add_count(row, &input->rows_future);
+	add_count(row, &input->rows_filtered);
+	add_count(row, &input->rows_unknown);
+	add_count(row, &input->state_rows);
+}
+
+static void
+add_input_times(Row *row, const SjJoinSlot *slot, SjInputStats *input)
+{
+	add_time(row, slot, &input->watermark);
+	add_time(row, slot, &input->max_event_time);
+	add_percentile(row, NULL, &input->lateness, 0.50);
+	add_percentile(row, NULL, &input->lateness, 0.99);
+	add_percentile(row, &input->clock_ahead, &input->clock_behind, 0.50);
+	add_clock_time(row,
+				   (TimestampTz) pg_atomic_read_u64(&input->last_row_at));
+	add(row, BoolGetDatum(pg_atomic_read_u64(&input->idle) != 0), false);
 }
 
 Datum
@@ -242,17 +259,8 @@ sjoin_input_stats(PG_FUNCTION_ARGS)
 
 			add(&row, Int32GetDatum(slot->join_id), false);
 			add(&row, Int16GetDatum(side), false);
-			add_count(&row, &input->rows_in);
-			add_count(&row, &input->rows_matched);
-			add_count(&row, &input->rows_late);
-			add_count(&row, &input->rows_expired);
-			add_count(&row, &input->rows_null_key);
-			add_count(&row, &input->rows_future);
-			add_count(&row, &input->rows_filtered);
-			add_count(&row, &input->state_rows);
-			add_time(&row, &input->watermark);
-			add_time(&row, &input->max_event_time);
-			add_clock_time(&row, (TimestampTz) pg_atomic_read_u64(&input->last_row_at));
+			add_input_counters(&row, input);
+			add_input_times(&row, slot, input);
 			put(rsinfo, &row);
 		}
 	}
@@ -294,12 +302,6 @@ sjoin_worker_stats(PG_FUNCTION_ARGS)
 Datum
 sjoin_event_time(PG_FUNCTION_ARGS)
 {
-	SjTime		event_time = PG_GETARG_INT64(0);
-
-	/* a watermark may lie before all timestamps */
-	if (event_time < MIN_TIMESTAMP)
-		event_time = DT_NOBEGIN;
-	else if (event_time >= END_TIMESTAMP)
-		event_time = DT_NOEND;
-	PG_RETURN_TIMESTAMPTZ(event_time);
+	PG_RETURN_TIMESTAMPTZ(sj_time_to_zoned(PG_GETARG_INT64(0),
+										   PG_GETARG_BOOL(1)));
 }

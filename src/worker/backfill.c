@@ -242,7 +242,7 @@ feed_bygone(SjTask *task, SjBatch *batch, History *history,
 
 	sj_change_apply_safely(task, batch, &edge);
 	sj_feed_see_time(task, batch, bygone->side, &history->layout,
-					 bygone->image, now);
+					 bygone->image, now, true);
 	batch->position.totals.input[bygone->side].rows_in++;
 	batch->rows++;
 }
@@ -257,6 +257,7 @@ write_chunk(SjTask *task, SjBatch *batch)
 	int64		n;
 
 	sj_clock_to_log(sj_engine_clock(task->engine), &batch->position.clock);
+	sj_task_count(task, &batch->position.totals);
 	changes = sj_engine_changes(task->engine, &n);
 	sj_result_write(task->writer, changes, n, true,
 					batch->position.clock.watermark,

@@ -11,8 +11,6 @@
  */
 #include "postgres.h"
 
-#include <math.h>
-
 #include "access/xact.h"
 #include "commands/trigger.h"
 #include "guc.h"
@@ -39,6 +37,7 @@ sj_batch_reset(SjTask *task, SjBatch *batch)
 	batch->replay = NULL;
 	batch->rows = 0;
 	batch->ntxns = 0;
+	memset(batch->timing, 0, sizeof(batch->timing));
 	batch->position = task->position;
 	sj_task_set_tick(task, &batch->tick, task->tick);
 }
@@ -69,6 +68,7 @@ feed_batch(SjTask *task, SjBatch *batch, const SjTick *latest)
 	}
 	sj_clock_to_log(sj_engine_clock(task->engine), &batch->position.clock);
 	batch->position.settings = task->settings;
+	sj_task_count(task, &batch->position.totals);
 	batch->fed = true;
 }
 
@@ -115,27 +115,18 @@ sj_batch_write(SjTask *task, SjBatch *batch)
 	sj_notify_written(task, position, written.inserted, written.retracted);
 }
 
-/* Bucket of a latency: bounds grow by 2^(1/4) from 100 us. */
-static int
-latency_bucket(int64 usec)
-{
-	int			bucket;
-
-	if (usec <= 100)
-		return 0;
-	bucket = (int) ceil(4.0 * log2(usec / 100.0));
-	return Min(bucket, SJ_LATENCY_BUCKETS - 1);
-}
-
 static void
 count_batch(SjTask *task, SjBatch *batch, TimestampTz started)
 {
 	SjJoinSlot *slot = task->slot;
 	TimestampTz now = sj_now();
 	int64		usec = now - started;
+	SjTally		latency = {{0}};
 
 	for (int i = 0; i < batch->ntxns; i++)
-		pg_atomic_fetch_add_u64(&slot->latency[latency_bucket(now - batch->captured_at[i])], 1);
+		latency.n[sj_bucket(now - batch->captured_at[i])]++;
+	sj_histogram_add(&slot->latency, &latency);
+	sj_timing_publish(task, batch);
 	pg_atomic_fetch_add_u64(&slot->batches, 1);
 	pg_atomic_fetch_add_u64(&slot->total_batch_usec, usec);
 	pg_atomic_write_u64(&slot->last_batch_usec, usec);

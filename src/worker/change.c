@@ -46,6 +46,7 @@ typedef struct Change
 	const SjEdge *edge;
 	OldImage	old_is;
 	bool		refused;		/* the old image is recorded as refused */
+	bool		unknown;		/* nothing is known of the old image */
 	SjEvent		old;
 	SjEvent		new;
 	SjImageVerdict new_is;
@@ -128,7 +129,7 @@ judge_old(void *arg)
 	const SjEdge *edge = change->edge;
 
 	change->old_is = OLD_NEVER_IN;
-	change->refused = false;
+	change->refused = change->unknown = false;
 	if (edge->old == NULL ||
 		sj_input_tuple_event(&task->input[edge->side], edge->old,
 							 &change->old) != SJ_IMAGE_EVENT)
@@ -141,7 +142,10 @@ judge_old(void *arg)
 	else if (sj_engine_has(task->engine, &change->old))
 		change->old_is = OLD_LIVE;
 	else
+	{
 		judge_absent(change);
+		change->unknown = !change->refused;
+	}
 }
 
 /* User code has failed for the old image: what is it then? */
@@ -154,7 +158,7 @@ judge_old_by_time(Change *change, ErrorData *error)
 												 edge->old);
 
 	change->old_is = OLD_NEVER_IN;
-	change->refused = false;
+	change->refused = change->unknown = false;
 	if (!SJ_TIME_IS_FINITE(event_time))
 		return;
 	if (event_time < sj_engine_clock(task->engine)->horizon)
@@ -183,6 +187,18 @@ withdraw_refusal(Change *change)
 	if (change->refused)
 		reject_image(change, SJ_OP_WITHDRAWN, SJ_REASON_WITHDRAWN, NULL,
 					 change->edge->old, NULL);
+}
+
+/*
+ * A row that is neither in state nor refused nor settled: the join began
+ * without it, or it was written while capture was off.  Anything else would be
+ * a fault of the state.
+ */
+static void
+count_unknown(Change *change)
+{
+	if (change->unknown)
+		change->batch->position.totals.input[change->edge->side].rows_unknown++;
 }
 
 /* -- the new image -------------------------------------------------------- */
@@ -331,6 +347,7 @@ sj_change_apply(SjTask *task, SjBatch *batch, const SjEdge *edge)
 	if (is_refused(&change))
 	{
 		refuse_change(&change);
+		count_unknown(&change);
 		return;
 	}
 	change.new_is = SJ_IMAGE_FAILED;
@@ -339,6 +356,7 @@ sj_change_apply(SjTask *task, SjBatch *batch, const SjEdge *edge)
 	apply(&change);
 	withdraw_refusal(&change);
 	note_no_event(&change);
+	count_unknown(&change);
 }
 
 /* apply() with errors caught; an error leaves no late rows of pairs behind. */
@@ -402,6 +420,7 @@ apply_carefully(Change *change)
 	if (is_refused(change))
 	{
 		refuse_change(change);
+		count_unknown(change);
 		return;
 	}
 	change->new_is = SJ_IMAGE_FAILED;
@@ -415,6 +434,7 @@ apply_carefully(Change *change)
 	apply_by_halves(change);
 	withdraw_refusal(change);
 	note_no_event(change);
+	count_unknown(change);
 }
 
 void

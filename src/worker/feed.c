@@ -94,35 +94,39 @@ reject_insertion(SjTask *task, SjBatch *batch, const SjEvent *event,
 	sj_feed_reject(task, batch, &late, error);
 }
 
-/* Does the row move the watermark (T8)? */
+/* Does the row move the watermark (T8)?  'clock' is that of its capture. */
 static bool
-within_future(const SjTaskInput *input, SjTime event_time,
-			  TimestampTz captured_at)
+within_future(const SjTaskInput *input, SjTime event_time, SjTime clock)
 {
 	return input->max_future < 0 ||
-		event_time <= sj_time_add(captured_at, input->max_future);
+		event_time <= sj_time_add(clock, input->max_future);
 }
 
 /* T1: a finite time is seen before any filter. */
 void
 sj_feed_see_time(SjTask *task, SjBatch *batch, SjSide side,
 				 SjImageLayout *layout, MinimalTuple image,
-				 TimestampTz captured_at)
+				 TimestampTz captured_at, bool inserted)
 {
 	SjTaskInput *input = &task->input[side];
 	SjTime		event_time;
+	SjTime		clock;
 	bool		moves;
 
 	sj_engine_woke(task->engine, side);
 	if (!task->replaying)
 		task->quiet[side] = 0;
+	sj_timing_note_row(task, batch, side, captured_at);
 	if (!sj_input_event_time(input, layout, image, &event_time) ||
 		!SJ_TIME_IS_FINITE(event_time))
 		return;
-	moves = within_future(input, event_time, captured_at);
+	clock = sj_timing_clock(input, captured_at);
+	moves = within_future(input, event_time, clock);
 	sj_engine_saw(task->engine, side, event_time, moves);
 	if (!moves)
 		batch->position.totals.input[side].rows_future++;
+	if (inserted)
+		sj_timing_note(task, batch, side, event_time, clock);
 }
 
 /* Takes in an event, or rejects it as late. */
@@ -167,7 +171,7 @@ feed_image(SjTask *task, SjBatch *batch, SjSide side,
 	/* a rebuild counts nothing */
 	if (sj_failed_before(task, SJ_OP_INSERT, side, seq))
 	{
-		sj_feed_see_time(task, batch, side, layout, image, captured_at);
+		sj_feed_see_time(task, batch, side, layout, image, captured_at, true);
 		return;
 	}
 	switch (sj_input_event(input, layout, image, &event))
@@ -193,7 +197,7 @@ feed_image(SjTask *task, SjBatch *batch, SjSide side,
 			Assert(false);
 			break;
 	}
-	sj_feed_see_time(task, batch, side, layout, image, captured_at);
+	sj_feed_see_time(task, batch, side, layout, image, captured_at, true);
 	batch->position.totals.input[side].rows_in++;
 	batch->rows++;
 }
@@ -265,7 +269,7 @@ sj_feed_image_safely(SjTask *task, SjBatch *batch, SjSide side,
 		return;
 	if (task->replaying)
 		ReThrowError(error);	/* it did not fail then */
-	sj_feed_see_time(task, batch, side, layout, image, captured_at);
+	sj_feed_see_time(task, batch, side, layout, image, captured_at, true);
 	reject_insertion(task, batch, &event, SJ_TIME_MIN, SJ_REASON_ERROR,
 					 sj_input_tuple(&task->input[side], layout, image),
 					 error);

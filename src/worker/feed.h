@@ -50,10 +50,13 @@ extern int64 sj_feed_seq(const SjFeed *feed);
 extern void sj_feed_chunks(SjFeed *feed, SjTickReader *reader,
 						   const SjLogTxn *txn, bool changes_only);
 
-/* T1: a finite time is seen before any filter. */
+/*
+ * T1: a finite time is seen before any filter.  'inserted': the row has come
+ * with this image.
+ */
 extern void sj_feed_see_time(SjTask *task, SjBatch *batch, SjSide side,
 							 SjImageLayout *layout, MinimalTuple image,
-							 TimestampTz captured_at);
+							 TimestampTz captured_at, bool inserted);
 
 /* feed_control.c: a control record; false when the record is none */
 extern bool sj_feed_control(SjFeed *feed, SjSide side);

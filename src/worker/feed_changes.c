@@ -145,7 +145,8 @@ note_record(SjFeed *feed, SjSide side)
 
 	if (record->op != SJ_OP_DELETE)
 		sj_feed_see_time(feed->task, feed->batch, side, feed->layout[side],
-						 SJ_RECORD_IMAGE(record), feed->chunk.captured_at);
+						 SJ_RECORD_IMAGE(record), feed->chunk.captured_at,
+						 record->op == SJ_OP_INSERT);
 	feed->batch->position.totals.input[side].rows_in++;
 	feed->batch->rows++;
 }

@@ -75,6 +75,7 @@ sj_input_open(SjTaskInput *input, SjSide side, const SjJoinQuery *query,
 	open_keys(input, query);
 	open_upsert_key(input);
 	input->replaces = sj_query_replaces(query);
+	input->local_time = !query->bounds.with_zone;
 }
 
 static int

@@ -45,7 +45,10 @@ typedef struct SjTaskInput
 	const SjBounds *bounds;
 	const SjPlanInput *plan;
 	Oid			relid;
+	bool		local_time;		/* event times are of type timestamp */
 	int64		max_future;		/* usec; -1: no guard */
+	TimestampTz clock_of;		/* a clock's time, and the same as an event */
+	SjTime		clock;			/* time: see sj_timing_clock() */
 	List	   *layouts;		/* of SjImageLayout */
 	ExprContext *econtext;
 	TupleTableSlot *row;		/* the input's tuple, virtual */

@@ -23,9 +23,12 @@
 #include "utils/timestamp.h"
 #include "worker/task.h"
 
-/* A time as ISO 8601 in UTC, or null. */
+/*
+ * A time as ISO 8601, or null: in UTC, or of a column of type timestamp as it is
+ * there, without a zone.
+ */
 static void
-append_time(StringInfo buf, SjTime event_time)
+append_time(StringInfo buf, SjTime event_time, bool local)
 {
 	char		text[MAXDATELEN + 1];
 	int			utc = 0;
@@ -35,8 +38,9 @@ append_time(StringInfo buf, SjTime event_time)
 		appendStringInfoString(buf, "null");
 		return;
 	}
-	JsonEncodeDateTime(text, TimestampTzGetDatum(event_time), TIMESTAMPTZOID,
-					   &utc);
+	JsonEncodeDateTime(text, TimestampTzGetDatum(event_time),
+					   local ? TIMESTAMPOID : TIMESTAMPTZOID,
+					   local ? NULL : &utc);
 	appendStringInfo(buf, "\"%s\"", text);
 }
 
@@ -61,7 +65,8 @@ payload(const SjTask *task, const SjPosition *position, int64 rows,
 		appendStringInfo(&buf, ", \"seq\": " INT64_FORMAT,
 						 position->result_seq);
 	appendStringInfoString(&buf, ", \"watermark\": ");
-	append_time(&buf, position->clock.watermark);
+	append_time(&buf, position->clock.watermark,
+				!task->query->bounds.with_zone);
 	appendStringInfoChar(&buf, '}');
 	return buf.data;
 }

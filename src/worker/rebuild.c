@@ -129,6 +129,7 @@ sj_task_rebuild(SjTask *task)
 		task->engine = sj_engine_attach(&task->arena, &task->op,
 										task->slot->state_root);
 		MemoryContextSwitchTo(old);
+		sj_task_go_on_counting(task);
 		check_clock(task);
 		return;
 	}
@@ -146,6 +147,7 @@ sj_task_rebuild(SjTask *task)
 	replay_log(task);
 	task->replaying = false;
 	task->nknown_failures = 0;
+	sj_task_start_counting(task);
 	sj_batch_reset(task, &task->batch);
 	check_clock(task);
 	check_settings(task);

@@ -365,6 +365,7 @@ start(SjTask *task)
 	task->base_xmin = tick->xmin;
 	task->first_tick = task->position.tick;
 	sj_task_state_is_clean(task);
+	sj_task_publish(task);
 	sj_task_publish_horizon(task);
 	sj_batch_reset(task, &task->batch);
 	return true;

@@ -116,6 +116,7 @@ sj_task_compile(SjTask *task)
 	task->plan = sj_join_plan(task->query);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		sj_input_open(&task->input[side], side, task->query, task->plan);
+	task->slot->local_time = !task->query->bounds.with_zone;
 	open_equalities(task);
 	open_pairs(task);
 	task->writer = sj_result_open(task->def, task->plan);
@@ -259,6 +260,47 @@ sj_task_set_tick(SjTask *task, SjTick **to, const SjTick *tick)
 
 /* -- what others see ------------------------------------------------------ */
 
+/*
+ * Adds to the totals what the engine has counted since they were added to last.
+ * Rows expire after a batch has been written and are counted with the next one.
+ */
+void
+sj_task_count(SjTask *task, SjTotals *totals)
+{
+	SjEngineStats *counted = &task->counted;
+	SjEngineStats stats;
+
+	sj_engine_stats(task->engine, &stats);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		totals->input[side].rows_matched += stats.matched[side] -
+			counted->matched[side];
+		totals->input[side].rows_expired += stats.expired[side] -
+			counted->expired[side];
+	}
+	totals->rows_unmatched += stats.unmatched - counted->unmatched;
+	totals->longest_match = Max(totals->longest_match, stats.longest_match);
+	*counted = stats;
+}
+
+/* What the engine has counted so far is in the totals, or is not to be. */
+void
+sj_task_start_counting(SjTask *task)
+{
+	sj_engine_stats(task->engine, &task->counted);
+}
+
+/* The same for a state that another worker has left, with what it has shown. */
+void
+sj_task_go_on_counting(SjTask *task)
+{
+	sj_task_start_counting(task);
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		task->counted.expired[side] -=
+			pg_atomic_read_u64(&task->slot->input[side].rows_expired) -
+			task->position.totals.input[side].rows_expired;
+}
+
 static void
 publish_input(SjTask *task, SjSide side, const SjClock *clock,
 			  const SjEngineStats *stats)
@@ -271,12 +313,15 @@ publish_input(SjTask *task, SjSide side, const SjClock *clock,
 	pg_atomic_write_u64(&shown->rows_null_key, totals->rows_null_key);
 	pg_atomic_write_u64(&shown->rows_future, totals->rows_future);
 	pg_atomic_write_u64(&shown->rows_filtered, totals->rows_filtered);
-	pg_atomic_write_u64(&shown->rows_matched, stats->matched[side]);
-	pg_atomic_write_u64(&shown->rows_expired, stats->expired[side]);
+	pg_atomic_write_u64(&shown->rows_unknown, totals->rows_unknown);
+	pg_atomic_write_u64(&shown->rows_matched, totals->rows_matched);
+	pg_atomic_write_u64(&shown->rows_expired, totals->rows_expired +
+						stats->expired[side] - task->counted.expired[side]);
 	pg_atomic_write_u64(&shown->state_rows, stats->rows[side]);
 	pg_atomic_write_u64(&shown->watermark, (uint64) clock->input[side]);
 	pg_atomic_write_u64(&shown->max_event_time,
 						(uint64) clock->max_event_time[side]);
+	pg_atomic_write_u64(&shown->idle, (uint64) clock->idle[side]);
 }
 
 /* The state is that of the position, which has been stored. */
@@ -313,6 +358,7 @@ sj_task_create_state(SjTask *task, const SjClock *clock)
 	if (task->engine == NULL)
 		sj_no_memory(task);
 	task->slot->state_root = sj_engine_root(task->engine);
+	sj_task_start_counting(task);
 }
 
 /* Copies figures of the task to its slot. */
@@ -329,7 +375,10 @@ sj_task_publish(SjTask *task)
 	pg_atomic_write_u64(&slot->rows_out, task->position.totals.rows_out);
 	pg_atomic_write_u64(&slot->rows_retracted,
 						task->position.totals.rows_retracted);
-	pg_atomic_write_u64(&slot->rows_unmatched, stats.unmatched);
+	pg_atomic_write_u64(&slot->rows_unmatched,
+						task->position.totals.rows_unmatched);
+	pg_atomic_write_u64(&slot->longest_match,
+						task->position.totals.longest_match);
 	pg_atomic_write_u64(&slot->state_keys, stats.keys);
 	pg_atomic_write_u64(&slot->state_pages, stats.pages);
 	pg_atomic_write_u64(&slot->timers, stats.timers);

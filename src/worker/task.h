@@ -34,6 +34,15 @@
 
 typedef struct SjReplay SjReplay;
 
+/* What the rows of a batch say about time; see timing.c. */
+typedef struct SjTiming
+{
+	TimestampTz last_row_at;	/* when the last of them was captured; 0: none */
+	SjTally		lateness;
+	SjTally		clock_behind;
+	SjTally		clock_ahead;
+} SjTiming;
+
 /* What has been fed and not yet been written. */
 typedef struct SjBatch
 {
@@ -47,6 +56,7 @@ typedef struct SjBatch
 	SjReplay   *replay;			/* late rows that are taken in after all, in a
 								 * batch of their own; NULL: none */
 	int64		rows;
+	SjTiming	timing[2];
 	TimestampTz *captured_at;	/* of each transaction, for the latency */
 	int			ntxns;
 	int			allocated;
@@ -93,6 +103,7 @@ typedef struct SjTask
 	SjArena		arena;
 	SjEngine   *engine;			/* NULL: none yet */
 	MemoryContext engine_context;	/* its memory in this process */
+	SjEngineStats counted;		/* figures of the engine that the totals have */
 	bool		has_position;
 	SjPosition	position;		/* durable */
 	SjTick	   *tick;			/* of the position */
@@ -143,6 +154,9 @@ extern void sj_task_compile(SjTask *task);
 extern void sj_task_settings(SjTask *task, SjLogSettings *settings);
 extern void sj_task_apply_settings(SjTask *task, const SjLogSettings *settings);
 extern void sj_task_defaults(SjLogSettings *settings);
+extern void sj_task_count(SjTask *task, SjTotals *totals);
+extern void sj_task_start_counting(SjTask *task);
+extern void sj_task_go_on_counting(SjTask *task);
 extern void sj_task_publish(SjTask *task);
 extern void sj_task_publish_horizon(SjTask *task);
 extern void sj_task_state_is_clean(SjTask *task);
@@ -190,6 +204,14 @@ extern void sj_task_adopt_quiet(SjTask *task);
 extern void sj_versions_set_operator(SjTask *task);
 extern int64 sj_version_number(const SjTask *task, int64 seq);
 extern List *sj_versions_note(const SjTask *task, List *late_rows);
+
+/* timing.c */
+extern SjTime sj_timing_clock(SjTaskInput *input, TimestampTz captured_at);
+extern void sj_timing_note(SjTask *task, SjBatch *batch, SjSide side,
+						   SjTime event_time, SjTime clock);
+extern void sj_timing_note_row(SjTask *task, SjBatch *batch, SjSide side,
+							   TimestampTz captured_at);
+extern void sj_timing_publish(SjTask *task, const SjBatch *batch);
 
 /* notify.c: one NOTIFY for what a batch has written to the result */
 extern void sj_notify_written(const SjTask *task, const SjPosition *position,

@@ -250,6 +250,12 @@ class Case:
                        (self.schema + ".result",))
         return Counter(cursor.fetchall())
 
+    def unknown(self, cursor):
+        """Inputs with rows that changed and that the join did not know, although it knows all."""
+        cursor.execute("SELECT input, rows_unknown FROM sjoin.stat_inputs WHERE relid = %s::regclass AND rows_unknown <> 0",
+                       (self.schema + ".result",))
+        return cursor.fetchall()
+
     def strangers(self, cursor):
         """Rows of the tables that should not be there, or are not: the fault of this program."""
         wrong = []

@@ -181,6 +181,9 @@ class Run:
             return self.fail(str(broken))
         if got != want:
             return self.fail("result: missing %s, extra %s" % (sorted((want - got).elements(), key=repr), sorted((got - want).elements(), key=repr)))
+        unknown = self.case.unknown(server.cursor)
+        if unknown:                                   # the join has seen all that ever was in its tables
+            return self.fail("unknown rows changed: %s" % unknown)
         late = self.case.late(server.cursor)
         if late != self.late:
             self.fail("late rows: missing %s, extra %s" % (sorted((self.late - late).elements(), key=repr), sorted((late - self.late).elements(), key=repr)))

@@ -136,6 +136,31 @@ random_quiet(Round *round)
 	}
 }
 
+/*
+ * The longest distance of partners is at least that of any pair that was
+ * written; more only where pairs came and went, or were not to be written.
+ */
+static void
+check_longest_match(Round *round)
+{
+	int64		n;
+	const SjChange *changes = sj_engine_changes(round->engine, &n);
+	SjEngineStats stats;
+
+	sj_engine_stats(round->engine, &stats);
+	for (int64 i = 0; i < n; i++)
+		if (changes[i].sign > 0 && changes[i].left && changes[i].right)
+			round->longest = Max(round->longest,
+								 Abs(changes[i].left->event_time -
+									 changes[i].right->event_time));
+	if (stats.longest_match < round->longest ||
+		(stats.longest_match > round->longest && round->changes == 0 &&
+		 round->test.verdicts == 0 && round->nentities == 0))
+		elog(ERROR, "seed " UINT64_FORMAT ": the longest distance of partners is "
+			 INT64_FORMAT ", should be " INT64_FORMAT, round->seed,
+			 stats.longest_match, round->longest);
+}
+
 static void
 end_step(Round *round, RefPairs *result)
 {
@@ -154,6 +179,7 @@ end_step(Round *round, RefPairs *result)
 		elog(ERROR, "seed " UINT64_FORMAT ": a step was not told of",
 			 round->seed);
 	compare_with_reference(round, result);
+	check_longest_match(round);
 	test_check_state(round->engine);
 }
 
@@ -219,6 +245,7 @@ carry_forward(Round *round)
 	round->engine = sj_engine_create(&round->arena->arena, &round->test.op,
 									 &clock);
 	sj_engine_walk(old, restore_row, round);
+	round->longest = 0;			/* the caller's to remember */
 	sj_engine_stats(old, &a);
 	sj_engine_stats(round->engine, &b);
 	if (a.rows[0] != b.rows[0] || a.rows[1] != b.rows[1] || a.keys != b.keys)

@@ -35,6 +35,7 @@ typedef struct Round
 	bool		idles;			/* inputs become idle */
 	bool		large_rows;		/* some */
 	bool		bulky;			/* all rows are of some kB */
+	int64		longest;		/* usec between the rows of a pair */
 	int64		nreplaced;		/* versions, by what the engine has told */
 	int64		seq;
 	int64		nevents;

@@ -39,6 +39,13 @@ CREATE FUNCTION engine_detached() RETURNS void
 CREATE FUNCTION engine_replay() RETURNS void
 	AS 'MODULE_PATHNAME', 'sj_test_engine_replay' LANGUAGE C STRICT;
 
+-- Buckets of a histogram at their bounds; percentiles of random samples of
+-- signed lengths of time.
+CREATE FUNCTION histogram_buckets() RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_histogram_buckets' LANGUAGE C STRICT;
+CREATE FUNCTION histogram_percentiles(seed bigint, rounds int) RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_histogram_percentiles' LANGUAGE C STRICT;
+
 -- What a calendar bound makes of one row, for comparison with SQL.
 CREATE FUNCTION bounds_reach(lower interval, upper interval,
 							 subtracted boolean, base_right boolean,

@@ -248,16 +248,17 @@ move_inputs(Reference *ref)
 		SjSide		side = ref->seen[i].side;
 		SjTime		event_time = ref->seen[i].event_time;
 
-		first = Min(first, event_time);
 		clock->max_event_time[side] = Max(clock->max_event_time[side],
 										  event_time);
-		if (ref->moves[i])
-			clock->input[side] = Max(clock->input[side],
-									 event_time - ref->test->op.delay[side]);
+		if (!ref->moves[i])
+			continue;
+		first = Min(first, event_time);
+		clock->input[side] = Max(clock->input[side],
+								 event_time - ref->test->op.delay[side]);
 	}
 	for (int side = 0; side < 2; side++)
 	{
-		if (clock->input[side] == SJ_TIME_MIN && ref->nseen > 0)
+		if (clock->input[side] == SJ_TIME_MIN && first != SJ_TIME_MAX)
 			clock->input[side] = first - ref->test->op.delay[side];
 		clock->input[side] = Max(clock->input[side], ref->advance[side]);
 		ref->advance[side] = SJ_TIME_MIN;

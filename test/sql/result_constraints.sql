@@ -61,6 +61,8 @@ SELECT sjoin.wait_for();
 SELECT * FROM refused;
 SELECT name, verify.* FROM unnest('{r, uniq, part, cols}'::regclass[]) name, sjoin.verify(name);
 
+-- the swapped rows are new ones if they were written in two batches
+UPDATE cols SET note = 'mine';
 -- a row that notes refer to cannot be deleted; the rest of the transaction is followed
 BEGIN;
 DELETE FROM orders WHERE order_id IN (2, 5);
