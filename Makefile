@@ -34,7 +34,8 @@ PG_CONFIG ?= $(firstword $(wildcard /usr/lib/postgresql/15/bin/pg_config) pg_con
 override with_llvm = no
 
 SCRIPTED = check check-regress check-isolation check-pgtap check-tap \
-	check-differential check-properties check-oracle demo bench lint setup
+	check-conformance check-traps check-properties check-differential check-oracle \
+	demo bench lint setup
 .PHONY: $(SCRIPTED)
 
 ifeq ($(filter $(SCRIPTED),$(MAKECMDGOALS)),)
@@ -69,7 +70,8 @@ check:
 	@dev/setup
 	@dev/check all
 
-check-regress check-isolation check-pgtap check-tap check-differential check-properties check-oracle lint:
+check-regress check-isolation check-pgtap check-tap check-conformance check-traps check-properties check-differential \
+check-oracle lint:
 	@dev/setup
 	@dev/check $(patsubst check-%,%,$@)
 

@@ -143,6 +143,16 @@ CREATE FUNCTION sjoin.time_add(event_time timestamp, usec bigint) RETURNS timest
     AS 'MODULE_PATHNAME', 'sjoin_time_add';
 COMMENT ON FUNCTION sjoin.time_add(timestamp, bigint) IS 'an event time plus microseconds; saturates at infinity instead of failing';
 
+CREATE FUNCTION sjoin.time_add(event_time timestamptz, distance interval) RETURNS timestamptz
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'sjoin_timestamptz_add';
+COMMENT ON FUNCTION sjoin.time_add(timestamptz, interval) IS 'an event time plus an interval; saturates at infinity instead of failing';
+
+CREATE FUNCTION sjoin.time_add(event_time timestamp, distance interval) RETURNS timestamp
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'sjoin_timestamp_add';
+COMMENT ON FUNCTION sjoin.time_add(timestamp, interval) IS 'an event time plus an interval; saturates at infinity instead of failing';
+
 -- streams -----------------------------------------------------------------
 
 CREATE FUNCTION sjoin.create_stream(

@@ -31,6 +31,11 @@
 #define RANGE_SLACK		(4 * USECS_PER_DAY)
 #define SAFE_DISTANCE	(10 * USECS_PER_DAY)	/* from the ends of time */
 
+/* 400 years: then dates, days of the week and changes of the clock repeat */
+#define USECS_PER_ERA	(INT64CONST(146097) * USECS_PER_DAY)
+/* Longer intervals are not added near the ends of time. */
+#define LONGEST_NEAR_END	(7 * USECS_PER_ERA)
+
 /* An upper limit of an interval's length, whatever the date. */
 static int64
 interval_limit(const Interval *interval, bool negate)
@@ -49,43 +54,78 @@ interval_limit(const Interval *interval, bool negate)
 	return sj_time_add(limit, usec);
 }
 
-/* May PostgreSQL's own function be called without running out of range? */
-static bool
-is_safe(const Interval *interval, SjTime event_time)
+/*
+ * How far from the event time its sum with the interval, or what PostgreSQL
+ * has on the way to it, can lie: parts of different signs do not cancel out.
+ */
+static int64
+interval_span(const Interval *interval)
 {
-	int64		forth = interval_limit(interval, false);
-	int64		back = interval_limit(interval, true);
-	int64		most = Max(forth, back);
+	int64		days = Abs((int64) interval->month) * 31 +
+	Abs((int64) interval->day);
+	int64		usec = interval->time;
+	int64		span;
 
-	if (most > END_TIMESTAMP / 2)
-		return false;
-	most = Max(most, 0) + SAFE_DISTANCE;
-	return event_time > MIN_TIMESTAMP + most &&
-		event_time < END_TIMESTAMP - most;
+	if (usec == PG_INT64_MIN ||
+		__builtin_mul_overflow(days, 25 * USECS_PER_HOUR, &span))
+		return PG_INT64_MAX;
+	return sj_time_add(span, Abs(usec));
 }
 
 /*
- * event_time plus or minus a calendar interval, as SQL computes it; at the
- * ends of time the infinity in the direction 'outward'.
+ * How far to move event_time, by whole eras, so that PostgreSQL's own function
+ * can add the interval or take it off without running out of range.  Far in
+ * the past and far in the future the clock is changed in an era as in the
+ * next, or not at all.  False: the interval is too long for that.
  */
-static SjTime
-add_interval(const SjBounds *bounds, SjTime event_time,
-			 const Interval *interval, bool subtract, int outward)
+static bool
+shift_to_safety(const Interval *interval, SjTime event_time, int64 *shift)
+{
+	int64		most = interval_span(interval);
+	int64		eras;
+
+	*shift = 0;
+	if (most <= END_TIMESTAMP / 2 &&
+		event_time > MIN_TIMESTAMP + most + SAFE_DISTANCE &&
+		event_time < END_TIMESTAMP - most - SAFE_DISTANCE)
+		return true;
+	if (most > LONGEST_NEAR_END)
+		return false;
+	eras = (most + SAFE_DISTANCE) / USECS_PER_ERA + 1;
+	*shift = (event_time > 0 ? -eras : eras) * USECS_PER_ERA;
+	return true;
+}
+
+/*
+ * event_time plus or minus an interval, as SQL computes it; out of range it is
+ * infinite (T5: arithmetic saturates), and where that cannot be told, in the
+ * direction 'outward'.
+ */
+SjTime
+sj_time_add_interval(bool with_zone, SjTime event_time,
+					 const Interval *interval, bool subtract, int outward)
 {
 	PGFunction	function;
-	Datum		sum;
+	SjTime		sum;
+	int64		shift;
 
-	if (!is_safe(interval, event_time))
+	if (!SJ_TIME_IS_FINITE(event_time))
+		return event_time;
+	if (!shift_to_safety(interval, event_time, &shift))
 		return outward > 0 ? SJ_TIME_MAX : SJ_TIME_MIN;
 
-	if (bounds->with_zone)
+	if (with_zone)
 		function = subtract ? timestamptz_mi_interval :
 			timestamptz_pl_interval;
 	else
 		function = subtract ? timestamp_mi_interval : timestamp_pl_interval;
-	sum = DirectFunctionCall2(function, Int64GetDatum(event_time),
-							  PointerGetDatum(interval));
-	return DatumGetInt64(sum);
+	sum = DatumGetInt64(DirectFunctionCall2(function,
+											Int64GetDatum(event_time + shift),
+											PointerGetDatum(interval)));
+	sum = sj_time_sub(sum, shift);
+	if (sum < MIN_TIMESTAMP)
+		return SJ_TIME_MIN;
+	return sum < END_TIMESTAMP ? sum : SJ_TIME_MAX;
 }
 
 /*
@@ -107,9 +147,10 @@ partner_end(const SjBounds *bounds, const SjBound *bound, SjSide side,
 		return side == SJ_LEFT ? sj_time_add(event_time, bound->usec) :
 			sj_time_sub(event_time, bound->usec);
 
-	end = add_interval(bounds, event_time, &bound->interval,
-					   exact ? bound->subtracted : !bound->subtracted,
-					   outward);
+	end = sj_time_add_interval(bounds->with_zone, event_time,
+							   &bound->interval,
+							   exact ? bound->subtracted : !bound->subtracted,
+							   outward);
 	return exact ? end : sj_time_add(end, outward * slack);
 }
 

@@ -58,6 +58,9 @@ typedef struct SjReach
 #define SJ_DUE_SLACK	(3 * USECS_PER_DAY + 2 * USECS_PER_HOUR)
 
 /* Calendar arithmetic uses the session's TimeZone, as SQL does. */
+extern SjTime sj_time_add_interval(bool with_zone, SjTime event_time,
+								   const Interval *interval, bool subtract,
+								   int outward);
 extern void sj_bounds_reach(const SjBounds *bounds, SjSide side,
 							SjTime event_time, SjReach *reach);
 /* greatest max(0, upper), max(0, -lower), for calendar bounds an upper limit */

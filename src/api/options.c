@@ -165,9 +165,14 @@ sj_explain_options(const SjJoinDef *def, const SjJoinQuery *query,
 	options->notify_channel = def->notify_channel;
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{
-		SjStreamDef inferred = {.watermark_delay = -1};
+		SjStreamDef inferred = {.watermark_delay = -1,.idle_timeout = -1,
+		.on_idle = SJ_ON_IDLE_ADVANCE};
 		SjStreamDef *stream = sj_stream_def_get(query->input[side].relid);
 
-		options->delay[side] = sj_stream_delay(stream ? stream : &inferred);
+		if (stream == NULL)
+			stream = &inferred;
+		options->delay[side] = sj_stream_delay(stream);
+		options->idle_timeout[side] = sj_stream_idle_timeout(stream);
+		options->on_idle[side] = stream->on_idle;
 	}
 }

@@ -12,6 +12,7 @@
 
 #include "access/subtrans.h"
 #include "access/transam.h"
+#include "bounds.h"
 #include "emit/side_output.h"
 #include "fmgr.h"
 #include "log/tick.h"
@@ -23,6 +24,8 @@
 PG_FUNCTION_INFO_V1(sjoin_image_hash);
 PG_FUNCTION_INFO_V1(sjoin_written_after);
 PG_FUNCTION_INFO_V1(sjoin_time_add);
+PG_FUNCTION_INFO_V1(sjoin_timestamp_add);
+PG_FUNCTION_INFO_V1(sjoin_timestamptz_add);
 
 /* The transaction of an xmin, subtransactions that are still known included. */
 static FullTransactionId
@@ -74,15 +77,48 @@ sjoin_image_hash(PG_FUNCTION_ARGS)
 	PG_RETURN_UUID_P(hash);
 }
 
+/* What SQL knows as a time: infinite out of range. */
+static Datum
+saturated(SjTime event_time)
+{
+	if (event_time < MIN_TIMESTAMP)
+		event_time = DT_NOBEGIN;
+	else if (event_time >= END_TIMESTAMP)
+		event_time = DT_NOEND;
+	return TimestampTzGetDatum(event_time);
+}
+
 /* time_add(event_time, usec) RETURNS the type of event_time */
 Datum
 sjoin_time_add(PG_FUNCTION_ARGS)
 {
-	SjTime		sum = sj_time_add(PG_GETARG_TIMESTAMPTZ(0), PG_GETARG_INT64(1));
+	return saturated(sj_time_add(PG_GETARG_TIMESTAMPTZ(0),
+								 PG_GETARG_INT64(1)));
+}
 
-	if (sum < MIN_TIMESTAMP)
-		sum = DT_NOBEGIN;
-	else if (sum >= END_TIMESTAMP)
-		sum = DT_NOEND;
-	PG_RETURN_TIMESTAMPTZ(sum);
+/* An interval of hours and less is as long as it says, wherever it is added. */
+static Datum
+add_interval(FunctionCallInfo fcinfo, bool with_zone)
+{
+	SjTime		event_time = PG_GETARG_TIMESTAMPTZ(0);
+	Interval   *distance = PG_GETARG_INTERVAL_P(1);
+
+	if (distance->month == 0 && distance->day == 0)
+		return saturated(sj_time_add(event_time, distance->time));
+	return saturated(sj_time_add_interval(with_zone, event_time, distance,
+										  false, 1));
+}
+
+/* time_add(event_time timestamp, distance interval) RETURNS timestamp */
+Datum
+sjoin_timestamp_add(PG_FUNCTION_ARGS)
+{
+	return add_interval(fcinfo, false);
+}
+
+/* time_add(event_time timestamptz, distance interval) RETURNS timestamptz */
+Datum
+sjoin_timestamptz_add(PG_FUNCTION_ARGS)
+{
+	return add_interval(fcinfo, true);
 }

@@ -235,6 +235,35 @@ event_time_text(const SjJoinQuery *q, const SjExplainOptions *options,
 					sj_usec_text(options->delay[side]));
 }
 
+/* What becomes of the join when an input falls silent (T7). */
+static char *
+idle_text(const SjJoinQuery *q, const SjExplainOptions *options, SjSide side)
+{
+	const char *input = quote_identifier(q->input[side].alias);
+	const char *timeout = sj_usec_text(options->idle_timeout[side]);
+
+	if (options->idle_timeout[side] > 0)
+		switch (options->on_idle[side])
+		{
+			case SJ_ON_IDLE_ADVANCE:
+				return psprintf("silence of %s: after %s without rows its watermark moves on with the clock", input, timeout);
+			case SJ_ON_IDLE_IGNORE:
+				return psprintf("silence of %s: after %s without rows it is not waited for", input, timeout);
+			case SJ_ON_IDLE_HOLD:
+				break;
+		}
+	return psprintf("silence of %s: its rows are waited for, however long; sjoin.advance_watermark() releases what waits", input);
+}
+
+/* The same for both inputs, and what holds for those without any row yet. */
+static List *
+append_idle(List *lines, const SjJoinQuery *q, const SjExplainOptions *options)
+{
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		lines = lappend(lines, idle_text(q, options, side));
+	return lappend(lines, pstrdup("an input that never had a row starts at the join's first event, so that its history can still be loaded; sjoin.advance_watermark() releases what waits for it"));
+}
+
 /* "o.order_id, o.region" */
 static char *
 upsert_key_text(const SjJoinInput *input)
@@ -440,6 +469,7 @@ sj_explain_lines(const SjJoinQuery *q, const SjExplainOptions *options)
 		lines = lappend(lines, event_time_text(q, options, side));
 	lines = append_clock(lines, q);
 	lines = lappend(lines, pstrdup("watermark of the join: the smaller one of its inputs"));
+	lines = append_idle(lines, q, options);
 	for (side = 0; side < 2; side++)
 		lines = lappend(lines, keep_text(q, options, side));
 	lines = lappend(lines, pstrdup("pair: written when its second row is read"));
@@ -472,6 +502,7 @@ sj_notice_lines(const SjJoinQuery *q, const SjExplainOptions *options)
 									sj_usec_text(options->allowed_lateness)));
 	if (q->pad[SJ_LEFT])
 		lines = lappend(lines, unmatched_text(q, options));
+	lines = append_idle(lines, q, options);
 	lines = append_clock(lines, q);
 	return append_paused(append_sub_queries(lines, q), options);
 }

@@ -16,6 +16,7 @@
 #include "sjoin.h"
 
 #include "catalog/query_analysis.h"
+#include "catalog/stream_def.h"
 
 /* What explain() tells beyond the query; times in usec. */
 typedef struct SjExplainOptions
@@ -27,6 +28,8 @@ typedef struct SjExplainOptions
 	bool		paused;			/* waits to be resumed */
 	const char *notify_channel; /* NULL: none */
 	int64		delay[2];		/* watermark delay of each input */
+	int64		idle_timeout[2];	/* 0: never idle */
+	SjOnIdle	on_idle[2];
 } SjExplainOptions;
 
 /* "o.order_id = p.order_id", several joined by AND */

@@ -10,7 +10,8 @@
  *		 WHERE conditions
  *
  * with the conditions as the user wrote them, not as the analysis sorted
- * them, so that a mistake of the analysis shows.
+ * them, so that a mistake of the analysis shows.  Only sums of times and
+ * intervals are others (verify_sums.c).
  *
  * Accepted rows
  * -------------
@@ -305,7 +306,8 @@ sj_verify_add_conditions(StringInfo buf, SjVerifyContext *context, List *conditi
 
 	foreach(lc, conditions)
 	{
-		char	   *text = expression_text(context, lfirst(lc));
+		char	   *text = expression_text(context,
+										   sj_saturate_sums(lfirst(lc)));
 
 		if (context->spec->has_failed_pairs &&
 			list_member(fallible, lfirst(lc)))
@@ -407,8 +409,9 @@ calendar_deadline_passed(SjVerifyContext *context, const SjBound *bound,
 		return pstrdup("false");
 	if (due >= END_TIMESTAMP)
 		return pstrdup("true");
-	return psprintf("%s %c %s < %s", sj_verify_event_time(context, SJ_LEFT),
-					subtract ? '-' : '+',
+	return psprintf("sjoin.time_add(%s, %s%s) < %s",
+					sj_verify_event_time(context, SJ_LEFT),
+					subtract ? "OPERATOR(pg_catalog.-) " : "",
 					calendar_interval(&bound->interval),
 					sj_verify_time(context->q, due));
 }

@@ -71,4 +71,7 @@ extern char *sj_verify_time(const SjJoinQuery *q, SjTime event_time);
 extern char *sj_verify_accepted(const SjJoinQuery *q, const SjVerifySpec *spec,
 								SjSide side, List *attnos, SjTime older_than);
 
+/* A copy of an expression in which sums of times and intervals saturate. */
+extern Node *sj_saturate_sums(Node *expr);
+
 #endif							/* SJ_VERIFY_QUERY_H */

@@ -129,7 +129,7 @@ class Case:
     def query(self):
         c, rng = self.config, self.rng
         tables = ["%s.l AS l" % self.schema, "%s.%s AS r" % (self.schema, "l" if self.self_join else "r")]
-        word = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN"}[c["type"]]
+        word = {"left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}.get(c["type"], "JOIN")
         if self.swapped:
             tables.reverse()
             word = {"LEFT JOIN": "RIGHT JOIN", "RIGHT JOIN": "LEFT JOIN"}.get(word, word)
@@ -143,6 +143,9 @@ class Case:
                 anywhere = c["type"] == "inner" and rng.random() < .5
                 (where if kept or anywhere else on).append("%s.v >= %d" % (name, c["filter"][side]))
         rng.shuffle(on)
+        if c["type"] in ("semi", "anti"):
+            return ("SELECT l.id AS l_id, NULL::bigint AS r_id FROM %s.l AS l WHERE %sEXISTS (SELECT FROM %s.r AS r WHERE %s)"
+                    % (self.schema, "NOT " if c["type"] == "anti" else "", self.schema, " AND ".join(on + where)))
         if c["type"] == "inner" and rng.random() < .3:
             return self.select() + " FROM %s, %s WHERE %s" % (tables[0], tables[1], " AND ".join(on + where))
         return (self.select() + " FROM %s %s %s ON %s" % (tables[0], word, tables[1], " AND ".join(on))
@@ -155,6 +158,8 @@ class Case:
     def bounds(self):
         """The time range of an interval join, in one of its spellings."""
         c, rng = self.config, self.rng
+        if c["kind"] == "window":
+            return ["{0} = {1}".format(*("date_bin(%s, %s.ts, '%s')" % (self.interval(c["size"]), name, self.time(0)) for name in "lr"))]
         if c["kind"] != "interval":
             return []
         lower, upper = c["lower"], c["upper"]

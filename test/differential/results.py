@@ -24,10 +24,10 @@ def demand(condition, what):
 
 
 class Replay:
-    """A table made from its changelog, record by record."""
+    """A table made from its changelog, record by record; `bag`: of its first columns."""
 
-    def __init__(self):
-        self.rows, self.seq, self.replaced, self.bag = {}, 0, None, Counter()
+    def __init__(self, compared):
+        self.rows, self.seq, self.replaced, self.bag, self.compared = {}, 0, None, Counter(), compared
 
     def apply(self, seq, op, identity, version, values):
         where = "changelog %s %s %s version %s: " % (seq, op, identity, version)
@@ -49,19 +49,20 @@ class Replay:
         self.count(values, 1)
 
     def count(self, values, n):
-        self.bag[values[:2]] += n
-        if not self.bag[values[:2]]:
-            del self.bag[values[:2]]
+        shown = values[:self.compared]
+        self.bag[shown] += n
+        if not self.bag[shown]:
+            del self.bag[shown]
 
 
 class Result:
     """The result of one join and how far it has been followed."""
 
-    def __init__(self, schema, mode):
-        self.name, self.mode, self.replay, self.columns = schema + ".result", mode, Replay(), None
+    def __init__(self, schema, mode, compared=2):
+        self.name, self.mode, self.replay, self.columns, self.compared = schema + ".result", mode, Replay(compared), None, compared
 
     def look(self, cursor):
-        """What is in it as a bag of (l_id, r_id); in append and changelog only what is new is read."""
+        """What is in it as a bag of its first columns, (l_id, r_id); in append and changelog only what is new is read."""
         if self.columns is None:
             cursor.execute("SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum", (self.name,))
             self.columns = ", ".join(a for a, in cursor.fetchall() if a not in META)
@@ -79,7 +80,7 @@ class Result:
     def table(self, rows):
         demand(all(version >= 1 for _, version, *_ in rows), "sjoin_version below 1")
         demand(len({row[0] for row in rows}) == len(rows), "sjoin_id is not unique")
-        return Counter(tuple(row[2:4]) for row in rows)
+        return Counter(tuple(row[2:2 + self.compared]) for row in rows)
 
 
 class Reader(threading.Thread):

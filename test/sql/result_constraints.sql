@@ -48,13 +48,15 @@ SELECT sjoin.wait_for();
 SELECT * FROM refused;
 SELECT name, verify.* FROM unnest('{r, uniq, refs, part, cols}'::regclass[]) name, sjoin.verify(name);
 
--- two payments for an order, the first is deleted, the second's number changes; the keys of two rows are swapped in a statement
+-- two payments for an order, the first is deleted, the second's number changes; the keys of two rows are swapped, on both sides
 BEGIN;
 DELETE FROM payments WHERE pay_id = 1;
 UPDATE payments SET pay_id = 8 WHERE pay_id = 7;
 COMMIT;
+BEGIN;
 UPDATE payments SET order_id = 7 - order_id WHERE order_id IN (3, 4);
 UPDATE orders SET order_id = 7 - order_id WHERE order_id IN (3, 4);
+COMMIT;
 SELECT * FROM look('r');
 SELECT * FROM look('uniq');
 SELECT sjoin.wait_for();

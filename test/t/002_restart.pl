@@ -64,5 +64,31 @@ is($node->safe_psql('postgres', 'SELECT watermark IS NOT NULL FROM sjoin.joins')
 $node->safe_psql('postgres', "SELECT sjoin.drop_join('result')");
 ok($node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM sjoin.stat_workers WHERE datname = current_database()'),
 	'no worker without a join');
+# SJ-023: pairs, rows that wait and the watermark survive a clean restart.
+$node->safe_psql('postgres', q{
+	CREATE SCHEMA sj023;
+	CREATE TABLE sj023.a (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, k int, ts timestamptz);
+	CREATE TABLE sj023.b (LIKE sj023.a INCLUDING ALL);
+	SELECT sjoin.create_stream('sj023.a', 'ts', watermark_delay => '0 s'), sjoin.create_stream('sj023.b', 'ts', watermark_delay => '0 s');
+	SELECT sjoin.create_join('sj023.result', 'SELECT a.id AS a_id, b.id AS b_id, a.k FROM sj023.a LEFT JOIN sj023.b
+		ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval ''10 min''')});
+$node->safe_psql('postgres', "SELECT sjoin.wait_for('sj023.result')");
+$node->safe_psql('postgres', 'INSERT INTO sj023.a (k, ts) SELECT g, ' . at(0) . " + g * interval '1 s' FROM generate_series(1, 50) g");
+$node->safe_psql('postgres', 'INSERT INTO sj023.b (k, ts) SELECT g, ' . at(60) . " + g * interval '1 s' FROM generate_series(1, 25) g");
+wait_and_verify($node, 'SJ-023 before', 'sj023.result');
+my $watermark = $node->safe_psql('postgres', "SELECT sjoin.watermark('sj023.result')");
+is($watermark, $node->safe_psql('postgres', 'SELECT max(ts) FROM sj023.a'), 'SJ-023 the watermark before');
+$node->stop('fast');
+$node->start;
+wait_and_verify($node, 'SJ-023 after the restart', 'sj023.result');
+is($node->safe_psql('postgres', "SELECT sjoin.watermark('sj023.result')"), $watermark, 'SJ-023 the watermark after the restart');
+$node->safe_psql('postgres', 'INSERT INTO sj023.b (k, ts) SELECT g, ' . at(120) . " + g * interval '1 s' FROM generate_series(26, 30) g");
+wait_and_verify($node, 'SJ-023 partners after the restart', 'sj023.result');
+is($node->safe_psql('postgres', 'SELECT count(*), count(b_id) FROM sj023.result'), '30|30', 'SJ-023 nothing is padded too early');
+$node->safe_psql('postgres', "SELECT sjoin.advance_watermark('sj023.$_', " . at(3600) . ')') for 'a', 'b';
+wait_and_verify($node, 'SJ-023 at the end', 'sj023.result');
+is( $node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT a_id), count(b_id), max(k) FILTER (WHERE b_id IS NOT NULL) FROM sj023.result'),
+	'50|50|30|30', 'SJ-023 30 pairs, 20 padded rows, none twice');
+
 $node->stop;
 done_testing();

@@ -79,6 +79,8 @@ worker_looks();
 is(watermark('one'), '0', 'the join waits for the quiet input');
 passes(2);
 is(watermark('one'), '0', 'found idle, it is where it was');
+is(sql(q{SELECT string_agg(input || ' ' || idle, ', ' ORDER BY input) FROM sjoin.stat_inputs WHERE join_name = 'one'}), 'l false, r true', 'shown by input');
+is(sql(q{SELECT string_agg(stream || ' ' || idle, ', ' ORDER BY stream) FROM sjoin.streams}), 'l_one false, r_one true', 'and by stream');
 passes(4);
 is(watermark('one') . ' ' . padded('one'), '4 0', 'and moves with the clock');
 passes(3);
