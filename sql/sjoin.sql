@@ -94,7 +94,7 @@ COMMENT ON MATERIALIZED VIEW sjoin.join_def IS 'joins and their options (times i
 CREATE MATERIALIZED VIEW sjoin.late_row AS
     SELECT NULL::int8 AS late_id, NULL::int4 AS join_id, NULL::int2 AS side, NULL::int8 AS seq, NULL::int8 AS other_seq, NULL::"char" AS op,
            NULL::int8 AS event_time, NULL::int8 AS watermark, NULL::text AS reason, NULL::text AS sqlstate, NULL::text AS message,
-           NULL::timestamptz AS arrived_at, NULL::timestamptz AS replayed_at,
+           NULL::timestamptz AS arrived_at,
            NULL::jsonb AS row_data, NULL::jsonb AS old_data, NULL::uuid AS row_hash, NULL::uuid AS old_hash, NULL::oid AS partition
      WHERE sjoin.no_rows();
 CREATE INDEX late_row_join_id ON sjoin.late_row (join_id, late_id);
@@ -268,6 +268,18 @@ CREATE FUNCTION sjoin.refresh_join(name regclass, with_data boolean DEFAULT true
 COMMENT ON FUNCTION sjoin.refresh_join(regclass, boolean) IS
     'starts a join over: empties its result and late rows and reads the tables again (with_data => false: only what is written from now on); revives failed and stopped joins; returns the number of rows taken out of the result';
 
+CREATE FUNCTION sjoin.replay_late(name regclass, late_ids bigint[] DEFAULT NULL) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_replay_late';
+COMMENT ON FUNCTION sjoin.replay_late(regclass, bigint[]) IS
+    'has a join take in late rows (by their late_id; NULL: all whose reason is late) that their tables still have as they were; returns the number of rows handed over';
+
+CREATE FUNCTION sjoin.trim_late(name regclass, older_than interval DEFAULT '7 days') RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'sjoin_trim_late';
+COMMENT ON FUNCTION sjoin.trim_late(regclass, interval) IS
+    'removes late rows of a join that arrived so long ago and that nothing depends on any more: they have been replayed, or their table no longer has them; returns how many';
+
 CREATE FUNCTION sjoin.wait_for(name regclass DEFAULT NULL, watermark timestamptz DEFAULT NULL, timeout interval DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'sjoin_wait_for';
@@ -431,14 +443,16 @@ CREATE VIEW sjoin.late_rows WITH (security_barrier = true) AS
            (CASE r.side WHEN 0 THEN j.input_left ELSE j.input_right END)::regclass::text AS source,
            sjoin.event_time(r.event_time, a.atttypid IS NOT DISTINCT FROM 'timestamp'::regtype) AS event_time,
            nullif(sjoin.event_time(r.watermark, a.atttypid IS NOT DISTINCT FROM 'timestamp'::regtype), '-infinity') AS watermark, r.reason, r.sqlstate, r.message,
-           r.arrived_at, r.replayed_at,
+           r.arrived_at, m.arrived_at AS replayed_at,
            CASE WHEN r.op IN ('P', 'K') THEN jsonb_build_object('left', r.row_data, 'right', r.old_data)
                 WHEN r.op = 'D' THEN r.old_data ELSE r.row_data END AS row_data
       FROM sjoin.late_row r
       JOIN sjoin.join_def j ON j.join_id = r.join_id
       JOIN pg_class c ON c.oid = j.result
+      LEFT JOIN (SELECT join_id, other_seq AS late_id, arrived_at FROM sjoin.late_row WHERE op = 'R') m
+             ON m.join_id = r.join_id AND m.late_id = r.late_id
       LEFT JOIN (sjoin.stream_def s JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.time_attno) ON s.relid = j.input_left
-     WHERE r.reason NOT IN ('dropped', 'withdrawn')
+     WHERE r.reason NOT IN ('dropped', 'replayed', 'withdrawn')
        AND (pg_has_role(c.relowner, 'USAGE') OR pg_has_role('pg_read_all_data', 'USAGE'));
 COMMENT ON VIEW sjoin.late_rows IS 'rows that joins did not take in, with the reason; visible to the owner of the result';
 

@@ -46,13 +46,13 @@ refuse(const char *option, const char *value)
 SjLateRows
 sj_arg_late_rows(FunctionCallInfo fcinfo, int n)
 {
-	static const char *const lates[] = {"keep", "drop", "join", "error"};
-	int			late = sj_arg_choice(fcinfo, n, "late_rows", lates,
-									 lengthof(lates));
+	static const char *const lates[] = {
+		[SJ_LATE_KEEP] = "keep",[SJ_LATE_DROP] = "drop",
+		[SJ_LATE_JOIN] = "join",[SJ_LATE_ERROR] = "error"
+	};
 
-	if (late >= 2)
-		refuse("late_rows", lates[late]);
-	return late == 0 ? SJ_LATE_KEEP : SJ_LATE_DROP;
+	return (SjLateRows) sj_arg_choice(fcinfo, n, "late_rows", lates,
+									  lengthof(lates));
 }
 
 static void

@@ -19,7 +19,7 @@
 
 #include "access/xlog.h"
 #include "api/api.h"
-#include "api/verify_query.h"
+#include "catalog/verify_query.h"
 #include "api/verify_settled.h"
 #include "capture/capture.h"
 #include "catalog/pg_type.h"
@@ -43,7 +43,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "worker/join_input.h"
+#include "worker/pending.h"
 #include "worker/sandbox.h"
 #include "worker/task.h"
 
@@ -64,92 +64,6 @@ typedef struct Verification
 	SjTime		until;
 	int			max_examples;
 } Verification;
-
-/* -- what the position has not consumed ----------------------------------- */
-
-static void
-put_pending_record(Verification *v, SjTaskInput *input, SjImageLayout *layout,
-				   SjLogRecord *record)
-{
-	MinimalTuple image = NULL;
-	MinimalTuple old_image = NULL;
-
-	if (record->op == SJ_OP_INSERT || record->op == SJ_OP_UPDATE)
-		image = heap_copy_minimal_tuple(sj_input_tuple(input, layout,
-													   SJ_RECORD_IMAGE(record)));
-	if (record->op == SJ_OP_DELETE)
-		old_image = sj_input_tuple(input, layout, SJ_RECORD_IMAGE(record));
-	if (record->op == SJ_OP_UPDATE)
-		old_image = sj_input_tuple(input, layout, SJ_RECORD_OLD_IMAGE(record));
-	if (!SJ_OP_IS_CONTROL(record->op))
-		sj_rejection_put(input->plan, input->side, record->op, image,
-						 old_image, v->records, &v->rejections);
-}
-
-static void
-put_pending_chunk(Verification *v, SjTaskInput *input, SjImageLayout *layout,
-				  const SjChunk *chunk)
-{
-	char	   *space;
-
-	for (space = chunk->data; space < chunk->data + chunk->len;
-		 space += ((SjLogRecord *) space)->size)
-		put_pending_record(v, input, layout, (SjLogRecord *) space);
-}
-
-/* The transactions of a tick from 'first' on. */
-static void
-put_pending_tick(Verification *v, SjTaskInput *inputs, const SjTick *before,
-				 const SjTick *tick, int first)
-{
-	SjTickReader *reader = sj_log_open_tick(before, tick);
-
-	for (int t = first; t < reader->ntxns; t++)
-	{
-		SjLogTxn   *txn = &reader->txns[t];
-
-		for (int i = txn->first_chunk; i < txn->first_chunk + txn->nchunks; i++)
-		{
-			SjChunk		chunk;
-
-			CHECK_FOR_INTERRUPTS();
-			sj_log_read_chunk(reader, i, &chunk);
-			for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
-			{
-				SjImageLayout *layout = sj_input_layout(&inputs[side],
-														chunk.layout);
-
-				if (layout != NULL)
-					put_pending_chunk(v, &inputs[side], layout, &chunk);
-			}
-		}
-	}
-	sj_log_close_tick(reader);
-}
-
-/* Records that the snapshot sees and the join has not consumed. */
-static void
-put_pending(Verification *v)
-{
-	SjTaskInput inputs[2];
-	SjTick	   *before = sj_consumed_tick(v->def, v->position,
-										v->position->tick);
-	SjTick	   *now = sj_tick_take(0, v->snapshot);
-
-	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
-		sj_input_open(&inputs[side], side, v->query, v->plan);
-	if (v->position->txns > 0)
-	{
-		SjTick	   *next = sj_tick_load(v->position->tick + 1);
-
-		if (next == NULL)
-			elog(ERROR, "tick " INT64_FORMAT " is not in the log",
-				 v->position->tick + 1);
-		put_pending_tick(v, inputs, before, next, v->position->txns);
-		before = next;
-	}
-	put_pending_tick(v, inputs, before, now, 0);
-}
 
 /* -- the comparison ------------------------------------------------------- */
 
@@ -283,22 +197,12 @@ bag(const Verification *v, const char *rows)
 					range_condition(v));
 }
 
-/* The snapshot of the join's creation, as SQL. */
-static char *
-start_literal(const bytea *start)
-{
-	char	   *hex = DatumGetCString(DirectFunctionCall1(byteaout,
-														 PointerGetDatum(start)));
-
-	return psprintf("%s::pg_catalog.bytea", quote_literal_cstr(hex));
-}
-
 static void
 set_query_spec(const Verification *v, SjVerifySpec *spec)
 {
 	memset(spec, 0, sizeof(SjVerifySpec));
 	spec->final = sj_join_is_final(v->def);
-	spec->start = v->def->with_data ? NULL : start_literal(v->def->start);
+	spec->start = v->def->with_data ? NULL : sj_verify_start(v->def->start);
 	spec->timeout[0] = v->position->settings.shortest_timeout;
 	spec->timeout[1] = v->position->settings.longest_timeout;
 	spec->due_before = spec->final ? v->position->clock.horizon :
@@ -534,7 +438,8 @@ verify(Verification *v, ReturnSetInfo *rsinfo)
 	read_definition(v);
 	sj_rejections_read(v->def->join_id, v->snapshot, v->records,
 					   &v->rejections);
-	put_pending(v);
+	sj_pending_put(v->def, v->query, v->plan, v->position, v->snapshot,
+				   v->records, &v->rejections);
 	known = !v->rejections.truncated;
 	if (known)
 		run_comparison(v, rsinfo);

@@ -21,7 +21,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
-#include "api/verify_query.h"
+#include "catalog/verify_query.h"
 
 typedef struct TimeSum
 {

@@ -64,5 +64,8 @@ extern bool sj_capture_has_written_to(Oid stream);
  */
 extern PGDLLEXPORT void sj_capture_control(Oid relid, char op,
 										   const void *body, Size size);
+/* Records that a join is to take in late rows; 'relid' is its left stream. */
+extern void sj_capture_replay(Oid relid, Oid result, int32 join_id,
+							  const int64 *late_ids, int n);
 
 #endif							/* SJ_CAPTURE_H */

@@ -78,6 +78,25 @@ sj_capture_control(Oid relid, char op, const void *body, Size size)
 }
 
 void
+sj_capture_replay(Oid relid, Oid result, int32 join_id, const int64 *late_ids,
+				  int n)
+{
+	SjLayout   *layout = sj_layout_current(relid);
+	Size		ids = sizeof(int64) * n;
+	SjReplayRequest *request;
+
+	if (layout == NULL)
+		elog(ERROR, "stream %u has no layout", relid);
+	request = SJ_RECORD_REPLAY(sj_buffer_record(layout->id, result,
+												SJ_OP_REPLAY,
+												MAXALIGN(sizeof(SjLogRecord)) +
+												MAXALIGN(sizeof(SjReplayRequest) + ids)));
+	request->join_id = join_id;
+	request->n = n;
+	memcpy(request->late_id, late_ids, ids);
+}
+
+void
 sj_capture_wake(void)
 {
 	SjDatabaseSlot *slot = sj_database_slot(MyDatabaseId, false);

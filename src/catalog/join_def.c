@@ -68,7 +68,7 @@ enum
 
 static const char *const output_mode_names[] = {"upsert", "changelog", "append"};
 static const char *const emit_names[] = {"auto", "final"};
-static const char *const late_rows_names[] = {"keep", "drop"};
+static const char *const late_rows_names[] = {"keep", "drop", "join", "error"};
 
 const char *
 sj_output_mode_name(SjOutputMode mode)
@@ -388,9 +388,12 @@ sj_join_shape(const SjJoinDef *def, SjJoinShape *shape)
 int64
 sj_join_lateness(const SjJoinDef *def, const SjJoinQuery *query)
 {
-	if (def->allowed_lateness >= 0)
-		return def->allowed_lateness;
-	return sj_join_is_final(def) ? 0 : sj_bounds_widest(&query->bounds);
+	int64		widest = sj_bounds_widest(&query->bounds);
+	int64		lateness = def->allowed_lateness;
+
+	if (lateness < 0)
+		lateness = sj_join_is_final(def) ? 0 : widest;
+	return def->late_rows == SJ_LATE_JOIN ? Max(lateness, widest) : lateness;
 }
 
 Query *

@@ -33,8 +33,11 @@ typedef enum SjEmit
 
 typedef enum SjLateRows
 {
-	SJ_LATE_KEEP,
-	SJ_LATE_DROP
+	SJ_LATE_KEEP,				/* in the late rows */
+	SJ_LATE_DROP,				/* counted, and a hash kept */
+	SJ_LATE_JOIN,				/* not late within the widest bound; the rest
+								 * is kept */
+	SJ_LATE_ERROR				/* stops the join */
 } SjLateRows;
 
 /* A join as create_join() was told; times in usec, -1: not given. */
@@ -95,7 +98,10 @@ extern const char *sj_late_rows_name(SjLateRows late_rows);
 extern bool sj_join_is_final(const SjJoinDef *def);
 /* The shape for sj_query_analyze(), from the stored options. */
 extern void sj_join_shape(const SjJoinDef *def, SjJoinShape *shape);
-/* allowed_lateness with its default (T3), usec */
+/*
+ * allowed_lateness with its default, and of at least the widest bound where late
+ * rows are to be joined (T3), usec
+ */
 extern int64 sj_join_lateness(const SjJoinDef *def, const SjJoinQuery *query);
 /* The query of the definition view; caller has checked that it exists. */
 extern Query *sj_join_definition(Oid definition);

@@ -292,6 +292,19 @@ append_upsert_keys(List *lines, const SjJoinQuery *q)
 	return lines;
 }
 
+/* What becomes of late rows. */
+static const char *
+late_rows_text(const char *late_rows)
+{
+	if (strcmp(late_rows, "drop") == 0)
+		return "late rows are counted and dropped";
+	if (strcmp(late_rows, "join") == 0)
+		return "rows that a waiting row can still take are joined, later ones are kept in sjoin.late_rows";
+	if (strcmp(late_rows, "error") == 0)
+		return "a late row stops the join before its transaction";
+	return "late rows are kept in sjoin.late_rows";
+}
+
 /* A clock beside event times of type timestamp; nothing to say otherwise. */
 static List *
 append_clock(List *lines, const SjJoinQuery *q)
@@ -305,12 +318,10 @@ append_clock(List *lines, const SjJoinQuery *q)
 static char *
 late_text(const SjExplainOptions *options)
 {
-	return psprintf("late: a row older than the watermark of the join%s; late rows are %s",
+	return psprintf("late: a row older than the watermark of the join%s; %s",
 					options->allowed_lateness > 0 ?
 					psprintf(" - %s", sj_usec_text(options->allowed_lateness)) :
-					"",
-					strcmp(options->late_rows, "drop") == 0 ?
-					"counted and dropped" : "kept in sjoin.late_rows");
+					"", late_rows_text(options->late_rows));
 }
 
 static const char *

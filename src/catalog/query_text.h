@@ -24,7 +24,7 @@ typedef struct SjExplainOptions
 	const char *output_mode;	/* upsert, changelog or append */
 	bool		final;			/* emit final, or append */
 	int64		allowed_lateness;
-	const char *late_rows;		/* keep or drop */
+	const char *late_rows;		/* keep, drop, join or error */
 	bool		paused;			/* waits to be resumed */
 	const char *notify_channel; /* NULL: none */
 	int64		delay[2];		/* watermark delay of each input */

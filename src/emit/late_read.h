@@ -24,6 +24,7 @@ typedef struct SjRejections
 	bool		any;			/* other than pairs */
 	bool		failed_pairs;
 	bool		truncated;
+	bool		replays;		/* late rows are asked to be taken in */
 } SjRejections;
 
 /*

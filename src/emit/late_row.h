@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * late_row.h
- *	  Columns of sjoin.late_row; private to side_output.c and late_read.c.
+ *	  Columns of sjoin.late_row; private to src/emit.
  *
  * IDENTIFICATION
  *	  src/emit/late_row.h
@@ -32,7 +32,6 @@ enum
 	Anum_sqlstate,
 	Anum_message,
 	Anum_arrived_at,
-	Anum_replayed_at,
 	Anum_row_data,
 	Anum_old_data,
 	Anum_row_hash,

@@ -12,6 +12,7 @@
  * result_direct.c	insertion where nothing of the user's hangs on the table
  * result_statement.c	insertion, update, deletion by statements
  * result_stored.c	what the table has
+ * result_padded.c	finding unmatched rows by their values
  *
  * IDENTIFICATION
  *	  src/emit/result_run.h
@@ -147,6 +148,8 @@ sj_result_row_is_pair(const SjWriteRun *run, const SjResultRow *row)
 }
 
 /* result_table.c */
+extern bool sj_result_project(SjResultWriter *writer, const SjChange *change,
+							  Datum *values, bool *isnull);
 extern bool sj_result_fill(SjWriteRun *run, const SjResultRow *row, bool back,
 						   Datum *values, bool *isnull);
 extern void sj_result_run_sub_queries(SjWriteRun *run, const SjRowList *list,

@@ -164,9 +164,9 @@ load_change(SjResultWriter *writer, const SjChange *change)
  * sub-queries; false when the post-join condition leaves the row out.
  * By-reference values live in the per-tuple memory and in the state.
  */
-static bool
-project(SjResultWriter *writer, const SjChange *change, Datum *values,
-		bool *isnull)
+bool
+sj_result_project(SjResultWriter *writer, const SjChange *change,
+				  Datum *values, bool *isnull)
 {
 	SjRowMaker *maker = load_change(writer, change);
 	TupleTableSlot *slot;
@@ -246,7 +246,7 @@ sj_result_fill(SjWriteRun *run, const SjResultRow *row, bool back,
 	ResetExprContext(writer->econtext);
 	if (known != NULL)
 		deform(writer, known, values, isnull);
-	else if (!project(writer, change, values, isnull))
+	else if (!sj_result_project(writer, change, values, isnull))
 		return false;
 	else if (run->sub_queries != NULL)
 		sj_result_query_next(run->sub_queries, values, isnull);
@@ -284,7 +284,7 @@ evaluate(void *arg)
 	SjResultQuery *sub_queries = e->run->sub_queries;
 
 	ResetExprContext(writer->econtext);
-	e->there = project(writer, e->change, writer->values, writer->isnull);
+	e->there = sj_result_project(writer, e->change, writer->values, writer->isnull);
 	e->values = NULL;
 	if (!e->there)
 		return;
@@ -293,7 +293,7 @@ evaluate(void *arg)
 		sj_result_query_begin(sub_queries);
 		ask_sub_queries(e->run, e->change);
 		sj_result_query_run(sub_queries);
-		e->there = project(writer, e->change, writer->values, writer->isnull);
+		e->there = sj_result_project(writer, e->change, writer->values, writer->isnull);
 		sj_result_query_next(sub_queries, writer->values, writer->isnull);
 	}
 	e->values = heap_form_minimal_tuple(writer->target_desc, writer->values,

@@ -62,4 +62,12 @@ extern void sj_result_write(SjResultWriter *writer, const SjChange *changes,
 							int64 n, bool careful, SjTime watermark,
 							int64 *result_seq, SjWritten *written);
 
+/*
+ * Numbers of unmatched rows of the left input whose images are given (changes
+ * without a right side; their own numbers are not looked at): for each that of
+ * a row of the result with its values, or 0 when there is none left.
+ */
+extern void sj_result_find_padded(SjResultWriter *writer,
+								  const SjChange *padded, int n, int64 *seqs);
+
 #endif							/* SJ_RESULT_TABLE_H */

@@ -42,7 +42,7 @@
 
 static const char *const reason_names[] = {
 	"late", "dropped", "null_event_time", "infinite", "expired_change",
-	"changed", "error", "withdrawn"
+	"changed", "error", "replayed", "withdrawn"
 };
 
 const char *
@@ -190,7 +190,7 @@ form_late_row(Relation rel, int32 join_id, const SjJoinPlan *plan,
 			  const SjLateRow *row)
 {
 	bool		keep = row->reason != SJ_REASON_DROPPED &&
-	row->reason != SJ_REASON_WITHDRAWN;
+	row->reason != SJ_REASON_REPLAYED && row->reason != SJ_REASON_WITHDRAWN;
 	SjSide		old_side = SJ_OP_IS_OF_PAIR(row->op) ? SJ_RIGHT : row->side;
 	Datum		value[Natts_late_row];
 	bool		null[Natts_late_row] = {false};
@@ -214,7 +214,6 @@ form_late_row(Relation rel, int32 join_id, const SjJoinPlan *plan,
 	value[Anum_message - 1] = row->message == NULL ? (Datum) 0 :
 		CStringGetTextDatum(row->message);
 	value[Anum_arrived_at - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
-	null[Anum_replayed_at - 1] = true;
 	sj_late_row_set_image(&plan->input[row->side], row->image, keep, value,
 						  null, Anum_row_data, Anum_row_hash);
 	sj_late_row_set_image(&plan->input[old_side], row->old_image, keep, value,

@@ -28,6 +28,8 @@ typedef enum SjReason
 	SJ_REASON_EXPIRED_CHANGE,	/* an UPDATE of a settled row */
 	SJ_REASON_CHANGED,			/* of a row that is final */
 	SJ_REASON_ERROR,
+	SJ_REASON_REPLAYED,			/* a late row has been taken in after all; not
+								 * shown */
 	SJ_REASON_WITHDRAWN			/* a refused row is gone, or a version has been
 								 * replaced; not shown */
 } SjReason;
@@ -37,13 +39,17 @@ typedef enum SjReason
  * written ('P'), or one that could not be deleted ('K').  'p' is the end of a
  * 'P': the row that is not in the result was taken back.  'V' is a version that
  * a newer one of its upsert key has replaced, 'v' the end of that: it has been
- * taken out.  'w': a row that had been refused is gone.  Nobody is shown 'p',
- * 'w', 'V' and 'v'.
+ * taken out.  'w': a row that had been refused is gone.  'R': a late row (whose
+ * late_id is in other_seq) has been taken in after all; 'r': an equal one had
+ * gone from its table without a trace.  Nobody is shown 'p', 'w', 'V', 'v', 'R'
+ * and 'r'.
  */
 #define SJ_OP_PAIR		'P'
 #define SJ_OP_UNPAIR	'p'
 #define SJ_OP_KEPT		'K'
 #define SJ_OP_WITHDRAWN	'w'
+#define SJ_OP_REPLAYED	'R'
+#define SJ_OP_VANISHED	'r'
 #define SJ_OP_REPLACED	'V'
 #define SJ_OP_REPLACED_GONE 'v'
 

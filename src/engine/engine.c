@@ -219,8 +219,8 @@ sj_reserve(SjEngine *engine, const SjEvent *event, int new_keys,
 }
 
 /* Stores a row for which memory has been made sure of.  Cannot fail. */
-static SjHandle
-link_row(SjEngine *engine, const SjEvent *event, SjHandle key, bool timer)
+SjHandle
+sj_link_row(SjEngine *engine, const SjEvent *event, SjHandle key, bool timer)
 {
 	SjHandle	handle = sj_row_store(engine, event);
 
@@ -318,7 +318,7 @@ sj_engine_insert(SjEngine *engine, const SjEvent *event)
 
 	/* do it */
 	sj_link_partners(engine,
-					 sj_row_at(engine, link_row(engine, event, key, timer)),
+					 sj_row_at(engine, sj_link_row(engine, event, key, timer)),
 					 0);
 	return SJ_INSERTED;
 }
@@ -348,7 +348,7 @@ sj_engine_restore(SjEngine *engine, const SjEvent *event, uint32 degree,
 		return SJ_NO_MEMORY;
 
 	handle = past ? sj_row_store(engine, event) :
-		link_row(engine, event, key, timer);
+		sj_link_row(engine, event, key, timer);
 	if (has_entity)
 		sj_version_link(engine, event, entity, handle);
 	row = sj_row_at(engine, handle);

@@ -12,6 +12,7 @@
  *
  *		sj_engine_insert()		for each new row of the step, in log order
  *		sj_engine_replace()		for each row that changes or is deleted
+ *		sj_engine_replay()		for each late row that is taken in after all
  *		sj_engine_truncate()	for each truncated input
  *		sj_engine_saw()			for each finite event time of the step
  *		sj_engine_advance()		for each advance_watermark of the step
@@ -287,6 +288,19 @@ extern SjEngine *sj_engine_attach(SjArena *arena, const SjOperator *op,
 extern void sj_engine_destroy(SjEngine *engine);
 
 extern SjInsertResult sj_engine_insert(SjEngine *engine, const SjEvent *event);
+
+/*
+ * Takes in a row although it is late, on a side without upsert key; it has so
+ * many partners outside of the state, whose pairs and padded rows are the
+ * caller's to write.  *row is its place until the end of the batch; NULL: it
+ * can have no partner and is not written by itself.
+ */
+extern SjInsertResult sj_engine_replay(SjEngine *engine, const SjEvent *event,
+									   int64 outside, const SjRow **row);
+/* Tells of each row in state with the event's side, key and event time. */
+extern void sj_engine_visit_alike(SjEngine *engine, const SjEvent *event,
+								  void (*visit) (void *arg, const SjRow *row),
+								  void *arg);
 
 /*
  * Takes out the row with this side, key, event time, source and image if it is

@@ -351,11 +351,13 @@ typedef struct SjScan
 	uint32		left;			/* rows of the page still to come */
 } SjScan;
 
-/* engine.c: the parts that an insertion and a replacement share */
+/* engine.c: the parts that insertions, replacements and replays share */
 extern void sj_gather_partners(SjEngine *engine, const SjEvent *event,
 							   SjHandle key, bool again);
 extern bool sj_reserve(SjEngine *engine, const SjEvent *event, int new_keys,
 					   int64 ntimers);
+extern SjHandle sj_link_row(SjEngine *engine, const SjEvent *event,
+							SjHandle key, bool timer);
 extern void sj_link_partners(SjEngine *engine, SjRow *row, int64 first);
 
 /* replace.c */

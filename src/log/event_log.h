@@ -14,7 +14,7 @@
  *								negative number: rows that join -layout
  *								carried forward
  *		source		oid			the partition they are of; 0: the stream's own
- *								table
+ *								table; of 'R' the result of the join
  *		changes		boolean		holds records other than insertions and
  *								control records
  *		captured_at	timestamptz	clock when the chunk was closed
@@ -48,6 +48,8 @@
  * new and then, MAXALIGNed, the old one; 'T' (all rows of the chunk's source
  * left the stream: TRUNCATE, DROP or DETACH) by nothing; 'W'
  * (advance_watermark) by an SjTime, SJ_TIME_MIN for "newest event time seen";
+ * 'R' (replay_late, in the layout of the join's left stream, in chunks of their
+ * own) by an SjReplayRequest;
  * 'Q' (inputs without rows for a while) by an SjQuietRecord; 'A' (alteration) by
  * an SjSettingsRecord; 'C' (carried forward) by an SjCarriedRow and a tuple.  Images are
  * MinimalTuples in the chunk's layout.
@@ -61,13 +63,15 @@
 #define SJ_OP_DELETE	'D'
 #define SJ_OP_TRUNCATE	'T'
 #define SJ_OP_WATERMARK	'W'
+#define SJ_OP_REPLAY	'R'
 #define SJ_OP_QUIET		'Q'
 #define SJ_OP_SETTINGS	'A'
 #define SJ_OP_CARRIED	'C'
 
 /* What says something of time or settings and not of a row (A4). */
 #define SJ_OP_IS_CONTROL(op) \
-	((op) == SJ_OP_WATERMARK || (op) == SJ_OP_QUIET || (op) == SJ_OP_SETTINGS)
+	((op) == SJ_OP_WATERMARK || (op) == SJ_OP_QUIET || \
+	 (op) == SJ_OP_SETTINGS || (op) == SJ_OP_REPLAY)
 
 typedef struct SjLogRecord
 {
@@ -86,6 +90,15 @@ typedef struct SjLogRecord
 	((void *) ((char *) (record) + MAXALIGN(sizeof(SjLogRecord))))
 #define SJ_RECORD_WATERMARK(record) \
 	(*(SjTime *) SJ_RECORD_BODY(record))
+#define SJ_RECORD_REPLAY(record) ((SjReplayRequest *) SJ_RECORD_BODY(record))
+
+/* Late rows that a join is to take in after all. */
+typedef struct SjReplayRequest
+{
+	int32		join_id;
+	int32		n;
+	int64		late_id[FLEXIBLE_ARRAY_MEMBER];
+} SjReplayRequest;
 
 /* What the worker has found of the inputs of a join (T7), by side. */
 typedef struct SjQuietRecord
@@ -198,6 +211,7 @@ extern void sj_log_read_chunk(SjTickReader *reader, int i, SjChunk *chunk);
 /* What chunk 'i' says of itself, without reading it. */
 extern int32 sj_log_chunk_layout(const SjTickReader *reader, int i);
 extern bool sj_log_chunk_changes(const SjTickReader *reader, int i);
+extern Oid	sj_log_chunk_source(const SjTickReader *reader, int i);
 extern void sj_log_close_tick(SjTickReader *reader);
 
 /* Chunks of one transaction with one layout (carried rows), ascending seq. */

@@ -341,6 +341,12 @@ sj_log_chunk_changes(const SjTickReader *reader, int i)
 	return reader->chunks[i].changes;
 }
 
+Oid
+sj_log_chunk_source(const SjTickReader *reader, int i)
+{
+	return reader->chunks[i].source;
+}
+
 /* Copies the records to where they are aligned. */
 static void
 copy_data(Datum value, SjChunk *chunk)

@@ -19,6 +19,7 @@
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "worker/replay.h"
 #include "worker/worker.h"
 
 /* Where memory is short: rows taken out keep their room until the batch ends. */
@@ -33,6 +34,7 @@ sj_batch_reset(SjTask *task, SjBatch *batch)
 	batch->careful = false;
 	batch->consumed = false;
 	batch->late_rows = NIL;
+	batch->replay = NULL;
 	batch->rows = 0;
 	batch->ntxns = 0;
 	memset(batch->timing, 0, sizeof(batch->timing));
@@ -54,7 +56,8 @@ feed_batch(SjTask *task, SjBatch *batch, const SjTick *latest)
 {
 	int64		max_rows = sj_task_batch_rows(task);
 
-	while (batch->position.tick < latest->number && batch->rows < max_rows)
+	while (batch->position.tick < latest->number && batch->rows < max_rows &&
+		   batch->replay == NULL)
 	{
 		const SjTick *tick = batch->position.tick + 1 == latest->number ?
 		latest : sj_worker_tick(batch->position.tick + 1);
@@ -89,7 +92,8 @@ sj_batch_write(SjTask *task, SjBatch *batch)
 {
 	SjPosition *position = &batch->position;
 	int64		n;
-	const SjChange *changes = sj_engine_changes(task->engine, &n);
+	const SjChange *changes = sj_replay_changes(batch->replay, task->engine,
+												&n);
 	int64		result_seq = task->position.result_seq;
 	SjWritten	written;
 
@@ -105,6 +109,8 @@ sj_batch_write(SjTask *task, SjBatch *batch)
 					   sj_versions_note(task,
 										list_concat_copy(batch->late_rows,
 														 written.late_rows)));
+	if (batch->replay != NULL)
+		sj_task_carry_forward(task, position);
 	sj_position_store(position);
 	sj_notify_written(task, position, written.inserted, written.retracted);
 }
@@ -138,6 +144,8 @@ finish_batch(SjTask *task, SjBatch *batch, TimestampTz started)
 {
 	task->position = batch->position;
 	sj_task_set_tick(task, &task->tick, batch->tick);
+	if (batch->replay != NULL)
+		sj_task_base_moved(task);
 	sj_engine_end_batch(task->engine);
 	if (batch->consumed)
 	{

@@ -25,6 +25,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "worker/feed.h"
+#include "worker/replay.h"
 #include "worker/refusals.h"
 
 void
@@ -75,7 +76,8 @@ sj_feed_reject(SjTask *task, SjBatch *batch, const SjLateRow *row,
 	batch->late_rows = lappend(batch->late_rows, late);
 	MemoryContextSwitchTo(old);
 	sj_refusals_note(task, late);
-	if (row->reason != SJ_REASON_WITHDRAWN)
+	if (row->reason != SJ_REASON_REPLAYED &&
+		row->reason != SJ_REASON_WITHDRAWN)
 		batch->position.totals.input[row->side].rows_late++;
 }
 
@@ -441,12 +443,14 @@ feed_txn(SjTask *task, SjBatch *batch, SjTickReader *reader,
 	SjFeed		feed = {.task = task,.batch = batch,
 		.take = take_insertion,.take_safely = take_insertion_safely};
 
+	sj_replay_feed(task, batch, reader, txn);
 	if (has_changes(&feed, reader, txn))
 		sj_feed_changes(&feed, reader, txn);
 	else
 		sj_feed_chunks(&feed, reader, txn, false);
-	if (!feed.concerned)
+	if (!feed.concerned && batch->replay == NULL)
 		return;
+	sj_check_late_rows(task, batch);
 	sj_feed_end_settings(task);
 	sj_engine_end_step(task->engine);
 	remember_captured_at(task, batch, feed.captured_at);
@@ -471,7 +475,9 @@ sj_feed_tick(SjTask *task, SjBatch *batch, const SjTick *before,
 	{
 		SjLogTxn   *txn = &reader->txns[position->txns];
 
-		if (batch->rows > 0 && batch->rows + txn->nrecords > max_rows)
+		if ((batch->rows > 0 && batch->rows + txn->nrecords > max_rows) ||
+			sj_must_stop_before_late_rows(task, batch) ||
+			sj_must_stop_for_replay(task, batch, reader, txn))
 			break;
 		feed_txn(task, batch, reader, txn);
 		task->base_chunks += txn->nchunks;

@@ -98,6 +98,8 @@ sj_feed_control(SjFeed *feed, SjSide side)
 			feed->concerned |= take_settings(feed, side,
 											 SJ_RECORD_BODY(record));
 			return true;
+		case SJ_OP_REPLAY:
+			return true;		/* has been done: sj_replay_feed() */
 		default:
 			return false;
 	}

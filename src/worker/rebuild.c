@@ -171,6 +171,27 @@ sj_task_wants_checkpoint(const SjTask *task)
 	return log_bytes > 2 * (int64) stats.pages * SJ_PAGE_SIZE;
 }
 
+/* Carries the state, which is that of the position, forward. */
+void
+sj_task_carry_forward(SjTask *task, SjPosition *position)
+{
+	position->base_tick = position->tick;
+	position->base_txns = position->txns;
+	position->base.log_mark = sj_worker.log_mark;
+	position->base.clock = position->clock;
+	position->base.settings = position->settings;
+	position->base_xid = sj_checkpoint_write(task->def->join_id, task->engine);
+}
+
+/* The position that says so is durable, and the task has it. */
+void
+sj_task_base_moved(SjTask *task)
+{
+	task->base_xmin = task->tick->xmin;
+	task->first_tick = task->position.base_tick;
+	task->base_chunks = 0;
+}
+
 /* Carries the state forward, in a transaction of its own. */
 void
 sj_task_checkpoint(SjTask *task)
@@ -181,21 +202,14 @@ sj_task_checkpoint(SjTask *task)
 	Assert(!task->batch.fed && !task->batch.consumed);
 	sj_begin();
 	position = task->position;
-	position.base_tick = position.tick;
-	position.base_txns = position.txns;
-	position.base.log_mark = sj_worker.log_mark;
-	position.base.clock = position.clock;
 	sj_task_defaults(&position.settings);
-	position.base.settings = position.settings;
-	position.base_xid = sj_checkpoint_write(task->def->join_id, task->engine);
+	sj_task_carry_forward(task, &position);
 	sj_position_store(&position);
 	sj_commit();
 
 	task->position = position;
-	task->base_xmin = task->tick->xmin;
-	task->first_tick = position.base_tick;
+	sj_task_base_moved(task);
 	sj_task_state_is_clean(task);
-	task->base_chunks = 0;
 	sj_task_apply_settings(task, &position.settings);
 	sj_engine_set_lateness(task->engine, task->op.allowed_lateness);
 	sj_batch_reset(task, &task->batch);

@@ -111,7 +111,8 @@ sj_refusals_note(SjTask *task, const SjLateRow *late)
 	const SjPlanInput *input = &task->plan->input[late->side];
 	SjImageKey	key;
 
-	if (task->refusals == NULL || SJ_OP_IS_OF_PAIR(late->op))
+	if (task->refusals == NULL || SJ_OP_IS_OF_PAIR(late->op) ||
+		late->reason == SJ_REASON_REPLAYED)
 		return;
 	if (late->image != NULL && is_watched(late->reason))
 	{

@@ -191,6 +191,7 @@ adopt_changes(SjTask *task, const SjJoinDef *def)
 	task->retry_at = 0;
 	task->failures = 0;
 	task->out_of_memory = false;
+	sj_forget_late_error(task);
 	if (was_paused)
 		sj_join_slot_set_state(task->slot, SJ_JOIN_STARTING);
 }
@@ -466,7 +467,8 @@ retry_delay(const SjTask *task, int sqlstate)
 static void
 note_failure(SjTask *task, const ErrorData *error)
 {
-	bool		given_up = task->out_of_memory || task->definition_lost;
+	bool		given_up = task->out_of_memory || task->definition_lost ||
+	task->late_row_met;
 
 	task->retry_at = given_up ? DT_NOEND :
 		GetCurrentTimestamp() + retry_delay(task, error->sqlerrcode);
@@ -498,6 +500,10 @@ clean_up_task(SjTask *task, const ErrorData *error)
 	task->nknown_failures = 0;
 	sj_task_drop_state(task);
 	sj_batch_reset(task, &task->batch);
+
+	/* what comes before the late rows can be written */
+	if (task->late_tick != 0 && !task->late_row_met)
+		task->retry_at = 0;
 }
 
 static bool

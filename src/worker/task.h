@@ -32,6 +32,8 @@
 #include "worker/join_input.h"
 #include "worker/sandbox.h"
 
+typedef struct SjReplay SjReplay;
+
 /* What the rows of a batch say about time; see timing.c. */
 typedef struct SjTiming
 {
@@ -51,6 +53,8 @@ typedef struct SjBatch
 	SjPosition	position;		/* after it */
 	SjTick	   *tick;			/* of that position; in the task's context */
 	List	   *late_rows;		/* of SjLateRow */
+	SjReplay   *replay;			/* late rows that are taken in after all, in a
+								 * batch of their own; NULL: none */
 	int64		rows;
 	SjTiming	timing[2];
 	TimestampTz *captured_at;	/* of each transaction, for the latency */
@@ -123,6 +127,13 @@ typedef struct SjTask
 	TimestampTz retry_at;		/* 0: now; DT_NOEND: never */
 	bool		out_of_memory;	/* given up: the state does not fit */
 	bool		definition_lost;	/* given up: dropped or changed */
+	bool		late_row_met;	/* given up: late_rows => error, and the next
+								 * transaction has late rows */
+
+	/* late_rows => error: a transaction with late rows comes after this place,
+	 * where a batch has to end; tick 0: none is known */
+	int64		late_tick;
+	int32		late_txns;
 
 	SjRefusals *refusals;	/* NULL: not needed so far */
 
@@ -179,6 +190,12 @@ extern void sj_change_apply_safely(SjTask *task, SjBatch *batch,
 extern void sj_change_truncate(SjTask *task, SjBatch *batch, SjSide side,
 							   Oid source, int64 seq);
 
+/* late_error.c */
+extern bool sj_must_stop_before_late_rows(const SjTask *task,
+										  const SjBatch *batch);
+extern void sj_check_late_rows(SjTask *task, const SjBatch *batch);
+extern void sj_forget_late_error(SjTask *task);
+
 /* idle.c */
 extern void sj_task_set_idleness(SjTask *task);
 extern void sj_task_adopt_quiet(SjTask *task);
@@ -203,6 +220,9 @@ extern void sj_notify_written(const SjTask *task, const SjPosition *position,
 /* rebuild.c */
 extern void sj_task_rebuild(SjTask *task);
 extern void sj_task_checkpoint(SjTask *task);
+/* Its parts: in the transaction that stores the position, and after that. */
+extern void sj_task_carry_forward(SjTask *task, SjPosition *position);
+extern void sj_task_base_moved(SjTask *task);
 extern bool sj_task_wants_checkpoint(const SjTask *task);
 
 /* backfill.c */

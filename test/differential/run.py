@@ -3,11 +3,13 @@
 
   run.py [--rounds N] [--seed S]       N random cases; the seed is printed
          [--modes M,M]                 only these output modes
+         [--replay]                    late rows are replayed in between
   run.py --file CASE [--shrink]        a case as printed on failure (JSON lines), optionally made smaller
 
 After each step of a case the result table and the late rows must be what the model says (netting.py: by
 transactions), and at the end verify() must find no difference.  A second session looks at the results all the time
-(results.py).  Several cases run side by side, each in its own schema.  The connection is libpq's (PGHOST, PGPORT,
+(results.py).  With --replay the model cannot follow, and verify() must find no difference after any step.
+Several cases run side by side, each in its own schema.  The connection is libpq's (PGHOST, PGPORT,
 PGUSER, PGDATABASE); with a server of dev/server some restarts are crashes of the server.
 """
 import argparse
@@ -35,6 +37,8 @@ SIDE_BY_SIDE = 8
 CRASH_EVERY = 50
 CARRIED = .15                                         # share of the steps before which all joins carry their state forward
 VERSIONED = .25                                       # share of the cases with an upsert key, where it can be
+REPLAYED = .3                                         # share of the steps after which late rows are replayed
+TRIMMED = .15                                         # ... those that nothing depends on are removed
 TWICE = .3                                            # share of the groups that are played again, compared now and then
 PAUSE = threading.Event()                             # never set: a pause between attempts to connect
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -184,10 +188,8 @@ class Run:
         if late != self.late:
             self.fail("late rows: missing %s, extra %s" % (sorted((self.late - late).elements(), key=repr), sorted((late - self.late).elements(), key=repr)))
 
-    def finish(self, server):
-        """What holds at the end: the batch answer, and a bounded join that has forgotten everything."""
-        if self.failure:
-            return
+    def differences(self, server):
+        """What verify() says against the result; true when it says something."""
         differences = server.ask("SELECT * FROM sjoin.verify(%s)", self.schema + ".result")
         real = ["missing", "extra", "duplicate"]
         if self.model.twice_there or (self.case.bag or self.case.partitioned) and self.model.settled_gone:
@@ -195,7 +197,13 @@ class Run:
             real = []
         bad = [d for d in differences if d[0] in real]
         if bad:
-            return self.fail("verify: %s" % bad)
+            self.fail("verify: %s" % bad)
+        return bool(bad)
+
+    def finish(self, server):
+        """What holds at the end: the batch answer, and a bounded join that has forgotten everything."""
+        if self.failure or self.differences(server):
+            return
         strangers = self.case.strangers(server.cursor)
         if strangers:
             return self.fail("the tables are not what the steps say: %s" % strangers)
@@ -217,12 +225,47 @@ class Run:
                          [json.dumps(x) for x in [first] + self.case.steps])
 
 
-def random_case(seed, clock, modes):
+class ReplayRun(Run):
+    """A case in which late rows are taken in after all, some or all of them, in between."""
+
+    total = 0                                         # late rows handed over, in all cases
+
+    def __init__(self, case, number):
+        super().__init__(case, number)
+        self.rng = random.Random(case.render)
+        self.replayed = 0
+
+    def step(self, server, clock):
+        restart = super().step(server, clock)
+        if self.rng.random() < REPLAYED:
+            self.replay(server)
+        if self.rng.random() < TRIMMED:
+            server.ask("SELECT sjoin.trim_late(%s, '0 s')", self.schema + ".result")
+        return restart
+
+    def replay(self, server):
+        """All, or some by their numbers, those that cannot be replayed (any more) among them."""
+        result = self.schema + ".result"
+        ids = [i for i, in server.ask("SELECT late_id FROM sjoin.late_rows WHERE result = %s::regclass::text ORDER BY late_id", result)]
+        some = None if self.rng.random() < .4 else [i for i in ids if self.rng.random() < .5]
+        n = server.ask("SELECT sjoin.replay_late(%s, %s::bigint[])", result, some)[0][0]
+        self.replayed += n
+        ReplayRun.total += n
+
+    def compare(self, server):
+        self.differences(server)
+        again = server.ask("SELECT count(*) FILTER (WHERE op = 'R'), count(DISTINCT other_seq) FILTER (WHERE op = 'R') FROM sjoin.late_row l "
+                           "JOIN sjoin.join_def j USING (join_id) WHERE j.result = %s::regclass", self.schema + ".result")[0]
+        if again[0] != again[1] or again[0] > self.replayed:
+            self.fail("replayed %s late rows of %s, handed over %s" % (again[0], again[1], self.replayed))
+
+
+def random_case(seed, clock, modes, replays=False):
     """The model's own generator, kept to what this release can do."""
     rng = random.Random(seed)
     only = dict(changes=rng.random() < .8, upsert_key=False, mode=rng.choice(modes),
                 type=rng.choice(TYPES), kind=rng.choice(["interval", "interval", "wide"]),
-                emit=rng.choice(["auto", "auto", "auto", "final"]), late=rng.choice(["keep", "keep", "drop"]))
+                emit=rng.choice(["auto", "auto", "auto", "final"]), late=rng.choice(["keep", "keep", "keep", "drop", "join"]))
     config, steps = model.gen(rng, only)
     config.pop("max_rows_per_key", None)
     if config["kind"] == "wide":
@@ -233,8 +276,12 @@ def random_case(seed, clock, modes):
         del config["max_future"]
     steps = quiet_inputs(config, steps, clock, rng)
     steps = alterations(config, steps, rng)
-    if config["mode"] != "append" and not config["self_join"] and rng.random() < VERSIONED:
+    if not replays and config["mode"] != "append" and not config["self_join"] and rng.random() < VERSIONED:
         config["upsert_key"] = True
+    if replays:                                       # as many late rows as there can be
+        config["late"] = "keep"
+        if rng.random() < .7:
+            config["allowed_lateness"], config["delay"] = 0, [0, 0]
     case = Case(config, steps, rng.randrange(10**6))
     if only["changes"]:
         case.steps = steps = change_more(case, rng)
@@ -339,7 +386,7 @@ def play(server, runs, rng, crash, eager=False):
     for run in runs:
         attempt(run, lambda: run.start(server), server)
     check(server, runs)
-    reader = Reader([r for r in runs if not r.failure])
+    reader = Reader([r for r in runs if not r.failure and not isinstance(r, ReplayRun)])
     reader.start()
     while not all(r.done() for r in runs):
         moving = [r for r in runs if not r.done()]
@@ -358,7 +405,7 @@ def play(server, runs, rng, crash, eager=False):
         attempt(run, lambda: run.finish(server), server)
     reader.finish()
     for run in runs:
-        if not run.failure:
+        if not run.failure and not isinstance(run, ReplayRun):
             run.fail(reader.judge(run, run.contents))
     if clock:
         server.stop_clock()
@@ -399,9 +446,9 @@ def batches(cases):
         yield group
 
 
-def play_and_report(server, group, number, rng, crash, eager):
+def play_and_report(server, group, number, rng, crash, eager, kind=Run):
     """Plays a group of cases in schemas numbered from 'number'; how many failed."""
-    runs = [Run(case, number + i) for i, case in enumerate(group)]
+    runs = [kind(case, number + i) for i, case in enumerate(group)]
     play(server, runs, rng, crash, eager)
     for run in runs:
         if run.failure:
@@ -410,21 +457,24 @@ def play_and_report(server, group, number, rng, crash, eager):
     return sum(run.failure is not None for run in runs)
 
 
-def fuzz(server, seed, rounds, modes):
+def fuzz(server, seed, rounds, modes, kind):
     """Every case compares after each step; some are played again with several steps in one batch of the worker."""
     print("seed %d, %d rounds" % (seed, rounds), flush=True)
-    cases = [random_case(seed + i, server.settable_clock, modes) for i in range(rounds)]
+    cases = [random_case(seed + i, server.settable_clock, modes, replays=kind is ReplayRun) for i in range(rounds)]
     rng, done, again, failed, since_crash = random.Random(seed), 0, 0, 0, 0
     for group in batches(cases):
         crash = server.thrown_away and since_crash >= CRASH_EVERY
         since_crash = len(group) if crash else since_crash + len(group)
-        failed += play_and_report(server, group, done, rng, crash, eager=True)
+        failed += play_and_report(server, group, done, rng, crash, eager=True, kind=kind)
         if rng.random() < TWICE:
-            failed += play_and_report(server, group, done, rng, False, eager=False)
+            failed += play_and_report(server, group, done, rng, False, eager=False, kind=kind)
             again += len(group)
         done += len(group)
     if server.settable_clock:
         server.cursor.execute("SELECT sjoin_test.set_clock(NULL)")
+    if kind is ReplayRun:
+        print("%d late rows were handed over" % ReplayRun.total)
+        failed += ReplayRun.total == 0
     print("rounds: %d passed, %d failed (seed %d)" % (done + again - failed, failed, seed))
     return failed
 
@@ -438,11 +488,12 @@ def load(path):
 
 
 NUMBER = [0]
+KIND = [Run]
 
 
 def failure_of(server, case):
     NUMBER[0] += 1
-    run = Run(Case(case.config, case.steps, case.render, case.history), NUMBER[0])
+    run = KIND[0](Case(case.config, case.steps, case.render, case.history), NUMBER[0])
     play(server, [run], random.Random(0), False, eager=True)
     run.drop(server)
     return run if run.failure else None
@@ -488,13 +539,15 @@ def main():
     arguments.add_argument("--modes", default=MODES)
     arguments.add_argument("--file")
     arguments.add_argument("--shrink", action="store_true")
+    arguments.add_argument("--replay", action="store_true")
     options = arguments.parse_args()
+    KIND[0] = ReplayRun if options.replay else Run
     server = Server()
     server.prepare()
     if options.file:
         sys.exit(replay(server, options.file, options.shrink))
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
-    sys.exit(1 if fuzz(server, seed, options.rounds, options.modes.split(",")) else 0)
+    sys.exit(1 if fuzz(server, seed, options.rounds, options.modes.split(","), KIND[0]) else 0)
 
 
 if __name__ == "__main__":

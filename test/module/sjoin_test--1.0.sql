@@ -36,6 +36,8 @@ CREATE FUNCTION engine_large_rows() RETURNS void
 	AS 'MODULE_PATHNAME', 'sj_test_engine_large_rows' LANGUAGE C STRICT;
 CREATE FUNCTION engine_detached() RETURNS void
 	AS 'MODULE_PATHNAME', 'sj_test_engine_detached' LANGUAGE C STRICT;
+CREATE FUNCTION engine_replay() RETURNS void
+	AS 'MODULE_PATHNAME', 'sj_test_engine_replay' LANGUAGE C STRICT;
 
 -- Buckets of a histogram at their bounds; percentiles of random samples of
 -- signed lengths of time.

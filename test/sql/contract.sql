@@ -1,4 +1,5 @@
 -- The SQL surface: names, argument order, types and defaults are a contract.
+SET intervalstyle = postgres;
 CREATE TEMPORARY TABLE contract (name text, arguments text, result text);
 INSERT INTO contract VALUES
 ('create_stream', 'source regclass, event_time name, watermark_delay interval DEFAULT NULL::interval, idle_timeout interval DEFAULT NULL::interval, on_idle text DEFAULT ''advance''::text, max_future interval DEFAULT NULL::interval, upsert_key name[] DEFAULT NULL::name[], if_not_exists boolean DEFAULT false', 'regclass'),
@@ -15,6 +16,7 @@ INSERT INTO contract VALUES
 ('refresh_join', 'name regclass, with_data boolean DEFAULT true', 'bigint'),
 ('wait_for', 'name regclass DEFAULT NULL::regclass, watermark timestamp with time zone DEFAULT NULL::timestamp with time zone, timeout interval DEFAULT NULL::interval', 'boolean'),
 ('replay_late', 'name regclass, late_ids bigint[] DEFAULT NULL::bigint[]', 'bigint'),
+('trim_late', 'name regclass, older_than interval DEFAULT ''7 days''::interval', 'bigint'),
 ('verify', 'name regclass, since timestamp with time zone DEFAULT NULL::timestamp with time zone, until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_examples integer DEFAULT 10', 'TABLE(difference text, n bigint, row_data jsonb)'),
 ('state', 'name regclass, key text DEFAULT NULL::text, max_rows integer DEFAULT 1000', 'TABLE(input text, key text, event_time timestamp with time zone, degree integer, padded boolean, deadline timestamp with time zone, expires timestamp with time zone, row_data jsonb)'),
 ('advise', 'name regclass', 'TABLE(setting text, current text, advised text, reason text)'),

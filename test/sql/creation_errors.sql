@@ -111,8 +111,6 @@ SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', parallel
 
 -- what this release does not know yet is refused, not ignored
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', emit => ''eager''');
-SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', late_rows => ''join''');
-SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', late_rows => ''error''');
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', lookups => ''{c}''');
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', max_rows_per_key => 5');
 SELECT try('SELECT a.id FROM a JOIN b ON a.k = b.k AND a.ts = b.ts', ', matching => ''one_to_one''');

@@ -13,6 +13,7 @@ SELECT sjoin_test.engine_versions();
 SELECT sjoin_test.engine_version_memory(20000);
 SELECT sjoin_test.engine_large_rows();
 SELECT sjoin_test.engine_detached();
+SELECT sjoin_test.engine_replay();
 SELECT sjoin_test.engine_random(1, 200) > 0 AS same_seeds;
 -- a failure names its seed
 SELECT sjoin_test.engine_random((random() * 1e12)::bigint, 200) > 0 AS new_seeds;

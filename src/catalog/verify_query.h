@@ -4,7 +4,7 @@
  *	  The batch query that a result must equal (R1).
  *
  * IDENTIFICATION
- *	  src/api/verify_query.h
+ *	  src/catalog/verify_query.h
  *
  *-------------------------------------------------------------------------
  */
@@ -41,9 +41,14 @@ typedef struct SjVerifySpec
 								 * not read; NULL: it read all */
 	bool		has_failed_pairs;	/* SJ_RECORDS has rows of op 'P' */
 	bool		has_records;	/* ... of any other op */
+	const char *range[2];		/* SQL: conditions on the rows t of a table, by
+								 * side; NULL: all rows are looked at */
 	bool		says_padded;	/* with a last column: NULL for a pair, else
 								 * whether a pair of the row had been refused */
 } SjVerifySpec;
+
+/* SjVerifySpec.start of a join that did not read its tables. */
+extern char *sj_verify_start(const bytea *start);
 
 /*
  * SQL text of the query over the accepted rows, with the time conditions that

@@ -34,7 +34,7 @@
  * taken out at the end.
  *
  * IDENTIFICATION
- *	  src/api/verify_query.c
+ *	  src/catalog/verify_query.c
  *
  *-------------------------------------------------------------------------
  */
@@ -52,19 +52,11 @@
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
-#include "api/verify_query.h"
+#include "catalog/verify_parts.h"
 #include "catalog/query_parts.h"
 #include "catalog/query_vars.h"
 
 static const char *const side_name[2] = {"l", "r"};
-
-typedef struct VerifyContext
-{
-	const SjJoinQuery *q;
-	const SjVerifySpec *spec;
-	List	   *deparse;		/* Vars as l.c<n> and r.c<n> */
-	int			natts[2];		/* of the tables */
-} VerifyContext;
 
 /* ---- expressions ---- */
 
@@ -95,8 +87,8 @@ column_count(Oid relid)
 	return natts;
 }
 
-static void
-init_context(VerifyContext *context, const SjJoinQuery *q,
+void
+sj_verify_init(SjVerifyContext *context, const SjJoinQuery *q,
 			 const SjVerifySpec *spec)
 {
 	PlannedStmt *stmt = makeNode(PlannedStmt);
@@ -142,7 +134,7 @@ input_column(void *arg, const Var *var, Form_pg_attribute att)
 static Node *
 expand_row(void *arg, const Var *var)
 {
-	VerifyContext *context = arg;
+	SjVerifyContext *context = arg;
 	SjSide		side = (var->varno == context->q->input[SJ_RIGHT].rti) ?
 	SJ_RIGHT : SJ_LEFT;
 	const SjJoinInput *input = &context->q->input[side];
@@ -162,7 +154,7 @@ expand_row(void *arg, const Var *var)
 }
 
 static char *
-expression_text(VerifyContext *context, Node *node)
+expression_text(SjVerifyContext *context, Node *node)
 {
 	return deparse_expression(sj_vars_replace(node, expand_row, context),
 							  context->deparse, true, false);
@@ -190,8 +182,8 @@ column_list(const SjJoinInput *input, const char *alias, bool named)
 }
 
 /* The same columns by the names that they have here. */
-static char *
-inner_column_list(const SjJoinInput *input)
+char *
+sj_verify_inner_columns(const SjJoinInput *input)
 {
 	StringInfoData buf;
 	int			attno = -1;
@@ -211,21 +203,26 @@ finite_time(const SjJoinInput *input, const char *alias)
 												 input->time_attno, false)));
 }
 
-static char *
-table_rows(const SjJoinInput *input, const SjVerifySpec *spec)
+char *
+sj_verify_table_rows(const SjVerifyContext *context, SjSide side)
 {
-	return psprintf("SELECT %s, sjoin.image_hash(ROW(%s)) AS sjoin_hash FROM %s t WHERE %s%s",
+	const SjJoinInput *input = &context->q->input[side];
+	const SjVerifySpec *spec = context->spec;
+
+	return psprintf("SELECT %s, sjoin.image_hash(ROW(%s)) AS sjoin_hash FROM %s t WHERE %s%s%s",
 					column_list(input, "t", true),
 					column_list(input, "t", false),
 					sj_relation_name(input->relid), finite_time(input, "t"),
 					spec->start == NULL ? "" :
 					psprintf(" AND sjoin.written_after(t.xmin, %s)",
-							 spec->start));
+							 spec->start),
+					spec->range[side] == NULL ? "" :
+					psprintf(" AND %s", spec->range[side]));
 }
 
 /* Per image how often it was refused less how often its removal was. */
-static char *
-net_records(SjSide side)
+char *
+sj_verify_net_records(SjSide side)
 {
 	char	   *from = psprintf("FROM " SJ_RECORDS " WHERE side = %d "
 								"AND op OPERATOR(pg_catalog.<>) ALL ('{P,p,K}'::pg_catalog.\"char\"[])",
@@ -239,16 +236,16 @@ net_records(SjSide side)
 }
 
 /* OFFSET 0 keeps conditions that may fail away from refused rows. */
-static char *
-accepted_rows(VerifyContext *context, SjSide side)
+char *
+sj_verify_accepted_rows(SjVerifyContext *context, SjSide side)
 {
 	const SjJoinInput *input = &context->q->input[side];
 	char	   *net;
 
 	if (!context->spec->has_records)
-		return table_rows(input, context->spec);
+		return sj_verify_table_rows(context, side);
 
-	net = net_records(side);
+	net = sj_verify_net_records(side);
 	return psprintf("SELECT %st.sjoin_hash "
 					"FROM (SELECT t.*, pg_catalog.row_number() OVER (PARTITION BY t.sjoin_hash) AS sjoin_n FROM (%s) t) t "
 					"LEFT JOIN (%s) n ON n.hash = t.sjoin_hash "
@@ -258,15 +255,15 @@ accepted_rows(VerifyContext *context, SjSide side)
 					"LATERAL pg_catalog.generate_series(1, -n.n), "
 					"LATERAL pg_catalog.jsonb_populate_record(NULL::%s, n.image) o "
 					"WHERE n.n < 0 AND n.image IS NOT NULL AND %s OFFSET 0",
-					inner_column_list(input), table_rows(input, context->spec), net,
+					sj_verify_inner_columns(input), sj_verify_table_rows(context, side), net,
 					column_list(input, "o", false), net,
 					sj_relation_name(input->relid), finite_time(input, "o"));
 }
 
 /* ---- conditions ---- */
 
-static void
-append_condition(StringInfo buf, const char *condition)
+void
+sj_verify_add_condition(StringInfo buf, const char *condition)
 {
 	if (condition)
 		appendStringInfo(buf, "%s(%s)", buf->len > 0 ? " AND " : "",
@@ -301,8 +298,8 @@ failed_pair(void)
  * Appends conditions of the query; those of 'fallible' are not evaluated for
  * pairs that failed.
  */
-static void
-append_conditions(StringInfo buf, VerifyContext *context, List *conditions,
+void
+sj_verify_add_conditions(StringInfo buf, SjVerifyContext *context, List *conditions,
 				  List *fallible)
 {
 	ListCell   *lc;
@@ -316,7 +313,7 @@ append_conditions(StringInfo buf, VerifyContext *context, List *conditions,
 			list_member(fallible, lfirst(lc)))
 			text = psprintf("CASE WHEN %s THEN true ELSE %s END",
 							failed_pair(), text);
-		append_condition(buf, text);
+		sj_verify_add_condition(buf, text);
 	}
 }
 
@@ -343,28 +340,28 @@ calendar_interval(const Interval *interval)
 }
 
 /* "l.c2": an event time. */
-static char *
-time_text(VerifyContext *context, SjSide side)
+char *
+sj_verify_event_time(SjVerifyContext *context, SjSide side)
 {
 	return psprintf("%s.c%d", side_name[side],
 					context->q->input[side].time_attno);
 }
 
 /* The ends of the time range that a ttl has closed. */
-static void
-append_ttl(StringInfo buf, VerifyContext *context)
+void
+sj_verify_add_ttl(StringInfo buf, SjVerifyContext *context)
 {
 	const SjBounds *bounds = &context->q->bounds;
-	char	   *left = time_text(context, SJ_LEFT);
-	char	   *right = time_text(context, SJ_RIGHT);
+	char	   *left = sj_verify_event_time(context, SJ_LEFT);
+	char	   *right = sj_verify_event_time(context, SJ_RIGHT);
 	SjBounds	written;
 
 	sj_written_bounds(context->q, &written);
 	if (!written.upper.known && bounds->upper.known)
-		append_condition(buf, psprintf("%s <= sjoin.time_add(%s, " INT64_FORMAT ")",
+		sj_verify_add_condition(buf, psprintf("%s <= sjoin.time_add(%s, " INT64_FORMAT ")",
 									   right, left, bounds->upper.usec));
 	if (!written.lower.known && bounds->lower.known)
-		append_condition(buf, psprintf("%s >= sjoin.time_add(%s, " INT64_FORMAT ")",
+		sj_verify_add_condition(buf, psprintf("%s >= sjoin.time_add(%s, " INT64_FORMAT ")",
 									   right, left, bounds->lower.usec));
 }
 
@@ -387,7 +384,7 @@ sj_verify_time(const SjJoinQuery *q, SjTime event_time)
 
 /* Is the deadline of the left row, a fixed distance away, before 'due'? */
 static char *
-fixed_deadline_passed(VerifyContext *context, int64 distance, SjTime due)
+fixed_deadline_passed(SjVerifyContext *context, int64 distance, SjTime due)
 {
 	SjTime		latest = sj_time_sub(due, distance);
 
@@ -395,13 +392,13 @@ fixed_deadline_passed(VerifyContext *context, int64 distance, SjTime due)
 		return pstrdup("false");
 	if (latest >= END_TIMESTAMP)
 		return pstrdup("true");
-	return psprintf("%s < %s", time_text(context, SJ_LEFT),
+	return psprintf("%s < %s", sj_verify_event_time(context, SJ_LEFT),
 					sj_verify_time(context->q, latest));
 }
 
 /* The same for a calendar bound; its inverse is taken later. */
 static char *
-calendar_deadline_passed(VerifyContext *context, const SjBound *bound,
+calendar_deadline_passed(SjVerifyContext *context, const SjBound *bound,
 						 SjTime due)
 {
 	bool		exact = bound->base == SJ_LEFT;
@@ -413,7 +410,7 @@ calendar_deadline_passed(VerifyContext *context, const SjBound *bound,
 	if (due >= END_TIMESTAMP)
 		return pstrdup("true");
 	return psprintf("sjoin.time_add(%s, %s%s) < %s",
-					time_text(context, SJ_LEFT),
+					sj_verify_event_time(context, SJ_LEFT),
 					subtract ? "OPERATOR(pg_catalog.-) " : "",
 					calendar_interval(&bound->interval),
 					sj_verify_time(context->q, due));
@@ -421,7 +418,7 @@ calendar_deadline_passed(VerifyContext *context, const SjBound *bound,
 
 /* Has the deadline of the left row passed, with that timeout? */
 static char *
-deadline_passed(VerifyContext *context, int64 timeout)
+deadline_passed(SjVerifyContext *context, int64 timeout)
 {
 	const SjBounds *bounds = &context->q->bounds;
 	const SjVerifySpec *spec = context->spec;
@@ -437,7 +434,7 @@ deadline_passed(VerifyContext *context, int64 timeout)
 
 /* Leaves out unmatched rows of the preserved side that are not due. */
 static void
-append_due(StringInfo buf, VerifyContext *context)
+append_due(StringInfo buf, SjVerifyContext *context)
 {
 	const SjVerifySpec *spec = context->spec;
 	char	   *surely;
@@ -446,15 +443,24 @@ append_due(StringInfo buf, VerifyContext *context)
 		return;
 	surely = deadline_passed(context, spec->timeout[1]);
 	if (spec->perhaps_due)
-		append_condition(buf, psprintf("r.sjoin_hash IS NULL AND %s AND NOT (%s)",
+		sj_verify_add_condition(buf, psprintf("r.sjoin_hash IS NULL AND %s AND NOT (%s)",
 									   deadline_passed(context, spec->timeout[0]),
 									   surely));
 	else
-		append_condition(buf, psprintf("r.sjoin_hash IS NOT NULL OR %s",
+		sj_verify_add_condition(buf, psprintf("r.sjoin_hash IS NOT NULL OR %s",
 									   surely));
 }
 
 /* ---- the query ---- */
+
+char *
+sj_verify_start(const bytea *start)
+{
+	char	   *hex = DatumGetCString(DirectFunctionCall1(byteaout,
+														 PointerGetDatum(start)));
+
+	return psprintf("%s::pg_catalog.bytea", quote_literal_cstr(hex));
+}
 
 /*
  * A target as it is compared.  What is read of other tables is not, and might
@@ -472,7 +478,7 @@ compared_target(const TargetEntry *target)
 }
 
 static char *
-target_list(VerifyContext *context)
+target_list(SjVerifyContext *context)
 {
 	StringInfoData buf;
 	ListCell   *lc;
@@ -503,31 +509,31 @@ padded_column(const SjVerifySpec *spec)
 char *
 sj_verify_query(const SjJoinQuery *q, const SjVerifySpec *spec)
 {
-	VerifyContext context;
+	SjVerifyContext context;
 	SjConditions conditions;
 	StringInfoData on;
 	StringInfoData where;
 
-	init_context(&context, q, spec);
+	sj_verify_init(&context, q, spec);
 	sj_query_conditions(q->query, &conditions);
 
 	initStringInfo(&on);
-	append_ttl(&on, &context);
-	append_conditions(&on, &context, conditions.join, q->residual);
+	sj_verify_add_ttl(&on, &context);
+	sj_verify_add_conditions(&on, &context, conditions.join, q->residual);
 
 	initStringInfo(&where);
-	append_conditions(&where, &context, conditions.where, q->post);
+	sj_verify_add_conditions(&where, &context, conditions.where, q->post);
 	append_due(&where, &context);
 	if (spec->has_failed_pairs)
-		append_condition(&where, psprintf("(%s) IS NOT TRUE",
+		sj_verify_add_condition(&where, psprintf("(%s) IS NOT TRUE",
 										  failed_pair()));
 
 	return psprintf("SELECT %s%s FROM (%s) l %s (%s) r ON %s%s%s",
 					target_list(&context),
 					spec->says_padded ? padded_column(spec) : "",
-					accepted_rows(&context, SJ_LEFT),
+					sj_verify_accepted_rows(&context, SJ_LEFT),
 					q->pad[SJ_LEFT] ? "LEFT JOIN" : "JOIN",
-					accepted_rows(&context, SJ_RIGHT), on.data,
+					sj_verify_accepted_rows(&context, SJ_RIGHT), on.data,
 					where.len > 0 ? " WHERE " : "", where.data);
 }
 
@@ -535,25 +541,25 @@ char *
 sj_verify_accepted(const SjJoinQuery *q, const SjVerifySpec *spec, SjSide side,
 				   List *attnos, SjTime older_than)
 {
-	VerifyContext context;
+	SjVerifyContext context;
 	StringInfoData buf;
 	StringInfoData where;
 	ListCell   *lc;
 
-	init_context(&context, q, spec);
+	sj_verify_init(&context, q, spec);
 	initStringInfo(&buf);
 	initStringInfo(&where);
-	append_conditions(&where, &context, q->input[side].filters, NIL);
+	sj_verify_add_conditions(&where, &context, q->input[side].filters, NIL);
 	if (older_than < MIN_TIMESTAMP)
-		append_condition(&where, "false");
+		sj_verify_add_condition(&where, "false");
 	else if (older_than < END_TIMESTAMP)
-		append_condition(&where, psprintf("%s < %s", time_text(&context, side),
+		sj_verify_add_condition(&where, psprintf("%s < %s", sj_verify_event_time(&context, side),
 										  sj_verify_time(q, older_than)));
 
 	foreach(lc, attnos)
 		appendStringInfo(&buf, "%s%s.c%d", buf.len > 0 ? ", " : "SELECT ",
 						 side_name[side], lfirst_int(lc));
-	appendStringInfo(&buf, " FROM (%s) %s", accepted_rows(&context, side),
+	appendStringInfo(&buf, " FROM (%s) %s", sj_verify_accepted_rows(&context, side),
 					 side_name[side]);
 	if (where.len > 0)
 		appendStringInfo(&buf, " WHERE %s", where.data);
