@@ -73,10 +73,11 @@ class QuietClock(model.Clock):
         self.settle()
 
     def settle(self):
-        if None in self.wm:
-            return
         waited_for = [wm for wm, idle in zip(self.wm, self.idle) if idle != "ignore"]
-        watermark = min(waited_for) if waited_for else max(self.wm)
+        known = [wm for wm in self.wm if wm is not None]
+        if None in waited_for or not known:
+            return
+        watermark = min(waited_for) if waited_for else max(known)
         self.W = watermark if self.W is None else max(self.W, watermark)
         self.H = self.W - self.al if self.H is None else max(self.H, self.W - self.al)
 
