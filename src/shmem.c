@@ -20,6 +20,7 @@
 
 #include "guc.h"
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "shmem.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -500,6 +501,18 @@ sj_arena_reset(uint32 owner)
 	}
 	sj_shared->joins[owner - 1].pages = 0;
 	LWLockRelease(sj_shared->page_lock);
+}
+
+int64
+sj_running_time(void)
+{
+	instr_time	now;
+
+	if (pg_atomic_read_u64(&sj_shared->clock.stopped_at) != 0)
+		return -1;
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MICROSEC(now) +
+		(int64) pg_atomic_read_u64(&sj_shared->clock.offset);
 }
 
 TimestampTz

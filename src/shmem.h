@@ -204,5 +204,10 @@ extern void sj_arena_reset(uint32 owner);
 
 /* Processing time: GetCurrentTimestamp(), or what a test has made of it. */
 extern TimestampTz sj_now(void);
+/*
+ * For lengths of running time, in usec: whoever sets the system's clock does
+ * not change it, whoever sets that of the tests does.  -1: that one is stopped.
+ */
+extern int64 sj_running_time(void);
 
 #endif							/* SJ_SHMEM_H */

@@ -61,16 +61,15 @@ has_rows_waiting(const SjTask *task)
 	return stats.rows[SJ_LEFT] + stats.rows[SJ_RIGHT] > 0 || stats.timers > 0;
 }
 
-/* Running time since the last call; 0 when the clock has been set back. */
+/* Running time since the last call; 0 when a test has set its clock back. */
 static int64
 time_passed(void)
 {
-	TimestampTz now = sj_now();
-	int64		passed = sj_worker.last_idle_at == 0 ? 0 :
-	now - sj_worker.last_idle_at;
+	int64		now = sj_running_time();
+	int64		before = sj_worker.last_idle_at;
 
 	sj_worker.last_idle_at = now;
-	return Max(passed, 0);
+	return now == -1 || before == -1 ? 0 : Max(now - before, 0);
 }
 
 /*

@@ -195,6 +195,7 @@ start_up(int slot_number)
 	sj_worker.context = AllocSetContextCreate(TopMemoryContext, "sjoin worker",
 										   ALLOCSET_DEFAULT_SIZES);
 	sj_worker.read_definitions = true;
+	sj_worker.last_idle_at = -1;
 	database = attach_worker();
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);

@@ -47,7 +47,8 @@ typedef struct SjWorker
 	uint64		requests;		/* answered by the newest tick */
 	FullTransactionId log_mark; /* the log has been emptied before this */
 	TimestampTz last_tick_at;
-	TimestampTz last_idle_at;	/* idle inputs were looked for, by sj_now() */
+	int64		last_idle_at;	/* idle inputs were looked for, by
+								 * sj_running_time(); -1: not yet */
 	TimestampTz last_upkeep_at;
 } SjWorker;
 

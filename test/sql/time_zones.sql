@@ -11,7 +11,7 @@ SELECT sjoin_test.set_clock('2024-07-01 12:00:00+09');
 
 CREATE TABLE a (id int, k int, ts timestamp);
 CREATE TABLE b (id int, k int, ts timestamp);
-SELECT sjoin.create_stream('a', 'ts', watermark_delay => '0 s'), sjoin.create_stream('b', 'ts', watermark_delay => '0 s');
+SELECT sjoin.create_stream('a', 'ts', watermark_delay => '0 s', idle_timeout => '0 s'), sjoin.create_stream('b', 'ts', watermark_delay => '0 s', idle_timeout => '0 s');
 CREATE FUNCTION query() RETURNS text LANGUAGE sql AS
     $$ SELECT 'SELECT a.id AS a_id, b.id AS b_id, a.ts FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval ''5 s''' $$;
 CREATE FUNCTION advance(event_time timestamptz) RETURNS timestamptz LANGUAGE sql AS
@@ -105,7 +105,7 @@ SELECT * FROM sjoin.verify('result');
 
 -- an hour that the session's clocks leave out is shown an hour later; nothing but the showing is touched by that
 CREATE TABLE e (id int, k int, ts timestamp);
-SELECT sjoin.create_stream('e', 'ts', watermark_delay => '0 s');
+SELECT sjoin.create_stream('e', 'ts', watermark_delay => '0 s', idle_timeout => '0 s');
 SELECT sjoin.create_join('spring', 'SELECT x.id AS x_id, y.id AS y_id FROM e x JOIN e y ON x.k = y.k AND y.ts BETWEEN x.ts AND x.ts + interval ''5 s''',
                          allowed_lateness => '0 s');
 SELECT sjoin.wait_for();
@@ -132,7 +132,7 @@ SELECT a_id, b_id, ts FROM result WHERE a_id = 4;
 SET TimeZone = 'UTC';
 CREATE TABLE c (id int, k int, ts timestamptz);
 CREATE TABLE d (id int, k int, ts timestamptz);
-SELECT sjoin.create_stream('c', 'ts', watermark_delay => '0 s'), sjoin.create_stream('d', 'ts', watermark_delay => '0 s');
+SELECT sjoin.create_stream('c', 'ts', watermark_delay => '0 s', idle_timeout => '0 s'), sjoin.create_stream('d', 'ts', watermark_delay => '0 s', idle_timeout => '0 s');
 SELECT sjoin.create_join('zoned', 'SELECT c.id AS c_id, d.id AS d_id FROM c JOIN d ON c.k = d.k AND d.ts BETWEEN c.ts AND c.ts + interval ''5 s''');
 SELECT sjoin.wait_for();
 INSERT INTO c VALUES (1, 1, '2024-07-01 12:00:10+09');

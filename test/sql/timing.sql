@@ -12,8 +12,8 @@ SET intervalstyle = postgres;
 
 CREATE TABLE a (id bigint GENERATED ALWAYS AS IDENTITY, k int, ts timestamptz);
 CREATE TABLE b (id bigint GENERATED ALWAYS AS IDENTITY, k int, ts timestamptz);
-SELECT sjoin.create_stream('a', 'ts', watermark_delay => '5 s', max_future => '5 min'),
-       sjoin.create_stream('b', 'ts', watermark_delay => '0 s', max_future => '1 min');
+SELECT sjoin.create_stream('a', 'ts', watermark_delay => '5 s', idle_timeout => '0 s', max_future => '5 min'),
+       sjoin.create_stream('b', 'ts', watermark_delay => '0 s', idle_timeout => '0 s', max_future => '1 min');
 
 -- rows that were there before are read in order, by somebody who was not there when they came: they say nothing
 INSERT INTO a (k, ts) SELECT g, '2024-01-01 10:00:00+00' FROM generate_series(1, 2000) g;
@@ -107,7 +107,7 @@ SELECT name, v.* FROM unnest('{result, wide, later}'::regclass[]) name, sjoin.ve
 
 -- two versions of a row may be as far apart again, which is not the range; a stream that joins itself is spoken of once
 CREATE TABLE v (id int, k int, ts timestamptz);
-SELECT sjoin.create_stream('v', 'ts', upsert_key => '{id}');
+SELECT sjoin.create_stream('v', 'ts', idle_timeout => '0 s', upsert_key => '{id}');
 SELECT sjoin.create_join('versions', 'SELECT v.id, b.id AS b_id FROM v JOIN b ON v.k = b.k AND b.ts BETWEEN v.ts AND v.ts + interval ''5 min''', with_data => false),
        sjoin.create_join('itself', 'SELECT x.id AS x_id, y.id AS y_id FROM a x JOIN a y ON x.k = y.k', side_ttl => '{"x": "1 hour", "y": "10 min"}', with_data => false);
 SELECT sjoin.wait_for();
