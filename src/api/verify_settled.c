@@ -62,7 +62,10 @@ typedef struct NumberKey
 typedef struct Number
 {
 	NumberKey	key;
-	SjTime		event_time;		/* of its newest image */
+	Oid			source;			/* of its newest image */
+	SjTime		event_time;		/* the same */
+	uint64		txn;			/* which has made that image */
+	SjTime		before;			/* event time as that has found it */
 } Number;
 
 typedef struct LiveRows
@@ -71,6 +74,7 @@ typedef struct LiveRows
 	SjTaskInput input[2];
 	HTAB	   *images;
 	HTAB	   *numbers;
+	uint64		txn;			/* at hand, counted; 0: what was carried */
 } LiveRows;
 
 static HTAB *
@@ -84,12 +88,46 @@ make_hash(const char *name, Size keysize, Size entrysize)
 }
 
 static void
-note_number(LiveRows *rows, SjSide side, int64 seq, SjTime event_time)
+note_number(LiveRows *rows, SjSide side, Oid source, int64 seq,
+			SjTime event_time)
 {
 	NumberKey	key = {seq, side};
-	Number	   *number = hash_search(rows->numbers, &key, HASH_ENTER, NULL);
+	bool		found;
+	Number	   *number = hash_search(rows->numbers, &key, HASH_ENTER, &found);
 
+	if (!found || number->txn != rows->txn)
+		number->before = found ? number->event_time : SJ_TIME_MIN;
+	number->source = source;
 	number->event_time = event_time;
+	number->txn = rows->txn;
+}
+
+/*
+ * The transaction takes out what it has made of the row: the net of it is that
+ * the image that it has found is gone, which the join keeps if it was settled.
+ */
+static void
+forget_stage(LiveRows *rows, SjSide side, int64 seq)
+{
+	NumberKey	key = {seq, side};
+	Number	   *number = hash_search(rows->numbers, &key, HASH_FIND, NULL);
+
+	if (number != NULL && number->txn == rows->txn)
+		number->event_time = number->before;
+}
+
+/* The same of all rows of a table, or partition, that is truncated. */
+static void
+forget_stages(LiveRows *rows, SjSide side, Oid source)
+{
+	HASH_SEQ_STATUS status;
+	Number	   *number;
+
+	hash_seq_init(&status, rows->numbers);
+	while ((number = hash_seq_search(&status)) != NULL)
+		if (number->key.side == side && number->source == source &&
+			number->txn == rows->txn)
+			number->event_time = number->before;
 }
 
 static ImageRows *
@@ -132,7 +170,7 @@ put_number(LiveRows *rows, SjSide side, Oid source, MinimalTuple image,
 	*copy = seq;
 	entry->seqs = lappend(entry->seqs, copy);
 	MemoryContextSwitchTo(old);
-	note_number(rows, side, seq,
+	note_number(rows, side, source, seq,
 				sj_input_tuple_time(&rows->input[side], image));
 }
 
@@ -155,6 +193,8 @@ note_record(LiveRows *rows, SjSide side, SjImageLayout *layout, Oid source,
 	int64		kept = seq;
 	MinimalTuple image;
 
+	if (record->op == SJ_OP_TRUNCATE)
+		forget_stages(rows, side, source);
 	if (record->op != SJ_OP_INSERT && record->op != SJ_OP_UPDATE &&
 		record->op != SJ_OP_DELETE)
 		return;
@@ -165,10 +205,13 @@ note_record(LiveRows *rows, SjSide side, SjImageLayout *layout, Oid source,
 										  SJ_RECORD_OLD_IMAGE(record) :
 										  SJ_RECORD_IMAGE(record)), seq);
 	if (record->op == SJ_OP_DELETE)
+	{
+		forget_stage(rows, side, kept);
 		return;
+	}
 	image = sj_input_tuple(input, layout, SJ_RECORD_IMAGE(record));
 	put_number(rows, side, source, image, kept);
-	note_number(rows, side, seq, sj_input_tuple_time(input, image));
+	note_number(rows, side, source, seq, sj_input_tuple_time(input, image));
 }
 
 static void
@@ -200,6 +243,7 @@ note_log(LiveRows *rows, const SjTick *before, Snapshot snapshot)
 	{
 		SjLogTxn   *txn = &reader->txns[t];
 
+		rows->txn++;
 		for (int i = txn->first_chunk; i < txn->first_chunk + txn->nchunks; i++)
 		{
 			SjChunk		chunk;

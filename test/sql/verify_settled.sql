@@ -46,4 +46,22 @@ SET TimeZone = 'UTC';
 SELECT sjoin.wait_for();
 SELECT * FROM r, LATERAL (SELECT) x WHERE oid = 2;
 SELECT * FROM sjoin.verify('r') WHERE difference <> 'settled';
+
+-- what a transaction makes young and then takes out was settled before, and is gone
+DROP TABLE r;
+TRUNCATE o, p;
+SELECT sjoin.create_join('r', 'SELECT o.id AS oid, p.id AS pid FROM o JOIN p ON o.k = p.k AND p.ts BETWEEN o.ts AND o.ts + interval ''5 min''');
+INSERT INTO o SELECT g, g, '2024-01-20 10:00' FROM generate_series(1, 3) g;
+INSERT INTO p SELECT g, g, '2024-01-20 10:00' FROM generate_series(1, 3) g;
+SELECT settle('2024-01-21'), sjoin.wait_for();
+BEGIN;
+UPDATE p SET ts = '2024-01-22' WHERE id = 1;
+DELETE FROM p WHERE id = 1;
+COMMIT;
+SELECT * FROM sjoin.verify('r');
+BEGIN;
+UPDATE o SET ts = '2024-01-22' WHERE id = 2;
+TRUNCATE o;
+COMMIT;
+SELECT * FROM sjoin.verify('r');
 DROP SCHEMA verify_settled CASCADE;
