@@ -89,22 +89,6 @@ set_settings(FunctionCallInfo fcinfo, SjJoinDef *def)
 		def->notify_channel = sj_arg_channel(fcinfo, 1 + ALTER_NOTIFY_CHANNEL);
 }
 
-/* The query with the settings; errors say what does not fit. */
-static SjJoinQuery *
-analyze(const SjJoinDef *def)
-{
-	const char *problem;
-	SjJoinQuery *query = sj_join_analyze(def, &problem);
-
-	if (query == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the join \"%s\" %s", get_rel_name(def->result),
-						problem),
-				 errhint("sjoin.refresh_join() starts the join over if its definition is sound; otherwise drop it and create it again.")));
-	return query;
-}
-
 static void
 log_settings(const SjJoinDef *def)
 {
@@ -145,7 +129,7 @@ sjoin_alter_join(PG_FUNCTION_ARGS)
 
 	sj_sandbox_enter(&sandbox, sj_relation_owner(def->result),
 					 def->time_zone);
-	sj_describe_join(def, analyze(def));
+	sj_describe_join(def, sj_join_query(def));
 	sj_sandbox_leave(&sandbox);
 
 	sj_join_def_update(def->join_id, def);

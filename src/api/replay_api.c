@@ -110,13 +110,7 @@ read_ids(Replay *replay, ArrayType *array)
 static void
 read_definition(Replay *replay)
 {
-	const char *problem;
-
-	replay->query = sj_join_analyze(replay->def, &problem);
-	if (replay->query == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the join %s", problem)));
+	replay->query = sj_join_query(replay->def);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 		if (replay->query->input[side].upsert_key != NIL)
 			ereport(ERROR,

@@ -149,18 +149,6 @@ look_up(Trim *trim)
 		choose(trim);
 }
 
-static void
-read_definition(Trim *trim)
-{
-	const char *problem;
-
-	trim->query = sj_join_analyze(trim->def, &problem);
-	if (trim->query == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the join %s", problem)));
-}
-
 /* trim_late(name regclass, older_than interval) RETURNS bigint */
 Datum
 sjoin_trim_late(PG_FUNCTION_ARGS)
@@ -181,7 +169,7 @@ sjoin_trim_late(PG_FUNCTION_ARGS)
 	LockRelationOid(trim.def->result, ShareUpdateExclusiveLock);
 	sj_sandbox_enter(&sandbox, sj_relation_owner(trim.def->result),
 					 trim.def->time_zone);
-	read_definition(&trim);
+	trim.query = sj_join_query(trim.def);
 	look_up(&trim);
 	sj_sandbox_leave(&sandbox);
 	sj_late_rows_remove(trim.def->join_id, trim.late_ids, trim.n);

@@ -398,13 +398,7 @@ run_comparison(Verification *v, ReturnSetInfo *rsinfo)
 static void
 read_definition(Verification *v)
 {
-	const char *problem;
-
-	v->query = sj_join_analyze(v->def, &problem);
-	if (v->query == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the join %s", problem)));
+	v->query = sj_join_query(v->def);
 	v->plan = sj_join_plan(v->query);
 }
 

@@ -29,6 +29,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/jsonb.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -436,4 +437,19 @@ sj_join_analyze(const SjJoinDef *def, const char **problem)
 	sj_join_shape(def, &shape);
 	parts = sj_query_analyze(query, &shape);
 	return sj_input_signature(parts) == def->input_signature ? parts : NULL;
+}
+
+SjJoinQuery *
+sj_join_query(const SjJoinDef *def)
+{
+	const char *problem;
+	SjJoinQuery *query = sj_join_analyze(def, &problem);
+
+	if (query == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the join \"%s\" %s", get_rel_name(def->result),
+						problem),
+				 errhint("sjoin.refresh_join() starts the join over if its definition is sound; otherwise drop it and create it again.")));
+	return query;
 }

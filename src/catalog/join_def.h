@@ -112,5 +112,7 @@ extern Query *sj_join_definition(Oid definition);
  */
 extern SjJoinQuery *sj_join_analyze(const SjJoinDef *def,
 									const char **problem);
+/* The same, with an error that says what the problem is. */
+extern SjJoinQuery *sj_join_query(const SjJoinDef *def);
 
 #endif							/* SJ_JOIN_DEF_H */
