@@ -250,6 +250,7 @@ typedef struct SjClock
 								 * far as the log says, usec */
 	int64		idle[2];		/* an SjIdleness; wide, so that no byte is
 								 * padding */
+	int64		woken[2];		/* steps that had a row of the input */
 } SjClock;
 
 /* Figures for statistics. */
@@ -345,8 +346,8 @@ extern void sj_engine_detach_all(SjEngine *engine, SjSide side, Oid source,
 extern void sj_engine_saw(SjEngine *engine, SjSide side, SjTime event_time,
 						  bool moves_watermark);
 extern void sj_engine_advance(SjEngine *engine, SjSide side, SjTime watermark);
-extern void sj_engine_quiet(SjEngine *engine, SjSide side, int64 quiet,
-							SjIdleness idle, int64 move);
+extern void sj_engine_quiet(SjEngine *engine, SjSide side, int64 woken,
+							int64 quiet, SjIdleness idle, int64 move);
 extern void sj_engine_woke(SjEngine *engine, SjSide side);
 extern bool sj_engine_end_step(SjEngine *engine);
 extern const SjChange *sj_engine_changes(SjEngine *engine, int64 *n);

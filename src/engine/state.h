@@ -178,7 +178,8 @@ typedef struct SjStep
 	SjTime		advance[2];
 	bool		to_newest[2];	/* advance to the newest event time seen */
 	bool		row[2];			/* a row was captured */
-	bool		noted[2];		/* the three below are set */
+	bool		noted[2];		/* the four below are set */
+	int64		woken[2];
 	int64		quiet[2];
 	SjIdleness	idle[2];
 	int64		move[2];

@@ -68,17 +68,19 @@ sj_engine_advance(SjEngine *engine, SjSide side, SjTime watermark)
 
 /*
  * The input has had no row for 'quiet' usec of running time, and is taken for
- * what 'idle' says; its watermark moves on by 'move' usec (T7).  A row of the
- * same step is stronger.
+ * what 'idle' says; its watermark moves on by 'move' usec (T7).  That was found
+ * when the clock counted 'woken' steps with rows of it (-1: whenever): a row
+ * that has come since is stronger.
  */
 void
-sj_engine_quiet(SjEngine *engine, SjSide side, int64 quiet, SjIdleness idle,
-				int64 move)
+sj_engine_quiet(SjEngine *engine, SjSide side, int64 woken, int64 quiet,
+				SjIdleness idle, int64 move)
 {
 	SjStep	   *step = &engine->step;
 
 	Assert(quiet >= 0 && move >= 0);
 	step->noted[side] = true;
+	step->woken[side] = woken;
 	step->quiet[side] = quiet;
 	step->idle[side] = idle;
 	step->move[side] = move;
@@ -142,6 +144,22 @@ level(SjClock *clock)
 			clock->input[side] = greatest;
 }
 
+/* Rows make void what has been found before they came. */
+static void
+wake_inputs(SjEngine *engine)
+{
+	SjStep	   *step = &engine->step;
+	SjClock    *clock = &engine->root->clock;
+
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+	{
+		clock->woken[side] += step->row[side];
+		if (step->row[side] || (step->noted[side] && step->woken[side] != -1 &&
+								step->woken[side] != clock->woken[side]))
+			step->noted[side] = false;
+	}
+}
+
 /* Which inputs are idle, and what that makes of their watermarks (T7). */
 static void
 end_idleness(SjEngine *engine)
@@ -150,6 +168,7 @@ end_idleness(SjEngine *engine)
 	SjClock    *clock = &engine->root->clock;
 	bool		fell_idle = false;
 
+	wake_inputs(engine);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{
 		SjIdleness	idle = step->row[side] ? SJ_NOT_IDLE :

@@ -105,6 +105,8 @@ typedef struct SjQuietRecord
 {
 	int32		join_id;
 	int32		pad;
+	int64		woken[2];		/* SjClock.woken when this was found; -1: holds
+								 * whatever it is */
 	int64		quiet[2];		/* usec without a row */
 	int64		idle[2];		/* SjIdleness */
 	int64		move[2];		/* usec that the watermark moves on */

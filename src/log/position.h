@@ -51,6 +51,7 @@ typedef struct SjLogClock
 	SjTime		horizon;
 	int64		quiet[2];		/* usec without a row */
 	int64		idle[2];		/* SjIdleness */
+	int64		woken[2];		/* steps with a row */
 } SjLogClock;
 
 /*

@@ -31,9 +31,11 @@ take_quiet(SjFeed *feed, SjSide side, const SjQuietRecord *quiet)
 		return false;
 	for (SjSide input = SJ_LEFT; input <= SJ_RIGHT; input++)
 	{
-		sj_engine_quiet(feed->task->engine, input, quiet->quiet[input],
-						(SjIdleness) quiet->idle[input], quiet->move[input]);
-		feed->task->quiet[input] = quiet->quiet[input];
+		sj_engine_quiet(feed->task->engine, input, quiet->woken[input],
+						quiet->quiet[input], (SjIdleness) quiet->idle[input],
+						quiet->move[input]);
+		if (quiet->woken[input] == -1)
+			feed->task->quiet[input] = quiet->quiet[input];
 	}
 	return true;
 }

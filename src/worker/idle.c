@@ -22,16 +22,18 @@
 
 #include "access/xact.h"
 #include "capture/capture.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/stream_def.h"
 #include "log/event_log.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
+#include "utils/lsyscache.h"
 #include "worker/worker.h"
 
-/* A watermark that somebody waits for moves this often, in usec. */
+/* A watermark moves at most this often, in usec. */
 #define MOVE_INTERVAL	USECS_PER_SEC
-/* Others, so that a restart loses little. */
+/* And at least, so that a restart loses little. */
 #define LAZY_INTERVAL	(60 * USECS_PER_SEC)
 
 /* What is to be said of a join. */
@@ -51,14 +53,23 @@ is_up_to_date(const SjTask *task)
 		sj_worker_has_all_commits();
 }
 
-/* Does a row wait for the time to move on, for its deadline or its expiry? */
-static bool
-has_rows_waiting(const SjTask *task)
+/*
+ * How often a watermark moves on, in usec: as often as rows wait for it, which
+ * is when the earliest deadline comes.
+ */
+static int64
+move_interval(const SjTask *task)
 {
+	const SjClock *clock = sj_engine_clock(task->engine);
 	SjEngineStats stats;
+	int64		wait;
 
 	sj_engine_stats(task->engine, &stats);
-	return stats.rows[SJ_LEFT] + stats.rows[SJ_RIGHT] > 0 || stats.timers > 0;
+	if (stats.timers == 0)
+		return LAZY_INTERVAL;
+	wait = sj_time_sub(stats.oldest_timer,
+					   task->op.final ? clock->horizon : clock->watermark);
+	return Min(Max(wait, MOVE_INTERVAL), LAZY_INTERVAL);
 }
 
 /* Running time since the last call; 0 when a test has set its clock back. */
@@ -114,16 +125,24 @@ judge(const SjTask *task, SjSide side)
 	return SJ_NOT_IDLE;
 }
 
-/* Does the join's watermark wait for this input, and a row for that? */
+/* Does the join's watermark wait for this input? */
 static bool
 is_waited_for(const SjTask *task, SjSide side)
 {
 	const SjClock *clock = sj_engine_clock(task->engine);
 	SjSide		other = SJ_OTHER(side);
 
-	return (clock->idle[other] == SJ_IDLE_IGNORED ||
-			clock->input[side] <= clock->input[other]) &&
-		has_rows_waiting(task);
+	return clock->idle[other] == SJ_IDLE_IGNORED ||
+		clock->input[side] <= clock->input[other];
+}
+
+static bool
+has_rows(const SjTask *task)
+{
+	SjEngineStats stats;
+
+	sj_engine_stats(task->engine, &stats);
+	return stats.rows[SJ_LEFT] + stats.rows[SJ_RIGHT] > 0;
 }
 
 /*
@@ -136,6 +155,7 @@ look_at_input(const SjTask *task, SjSide side, SjQuietRecord *record)
 	SjIdleness	idle = judge(task, side);
 	bool		waited_for;
 
+	record->woken[side] = clock->woken[side];
 	record->quiet[side] = task->quiet[side];
 	record->idle[side] = idle;
 	record->move[side] = task->unmoved[side];
@@ -144,9 +164,10 @@ look_at_input(const SjTask *task, SjSide side, SjQuietRecord *record)
 	waited_for = is_waited_for(task, side);
 	if (idle == SJ_IDLE_ADVANCES)
 		return task->unmoved[side] >=
-			(waited_for ? MOVE_INTERVAL : LAZY_INTERVAL);
+			(waited_for ? move_interval(task) : LAZY_INTERVAL);
 	/* so that a restart does not begin to count anew */
 	return idle == SJ_NOT_IDLE && task->idle_timeout[side] > 0 && waited_for &&
+		has_rows(task) && task->quiet[side] < task->idle_timeout[side] &&
 		task->on_idle[side] != SJ_ON_IDLE_HOLD &&
 		task->quiet[side] - clock->quiet[side] >=
 		Max(task->idle_timeout[side] / 4, MOVE_INTERVAL);
@@ -165,6 +186,23 @@ look_at_join(SjTask *task)
 	return any ? finding : NULL;
 }
 
+/*
+ * Locks of who writes rows, and of who makes rows come and go as a whole:
+ * TRUNCATE, DROP, DETACH and ATTACH, the last of which locks only the parent of
+ * what is not a partition yet.
+ */
+static LOCKMASK
+writers_locks(Oid relid)
+{
+	LOCKMASK	mask = LOCKBIT_ON(RowExclusiveLock) |
+	LOCKBIT_ON(ExclusiveLock) | LOCKBIT_ON(AccessExclusiveLock);
+
+	/* autovacuum has this on ordinary tables */
+	if (get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE)
+		mask |= LOCKBIT_ON(ShareUpdateExclusiveLock);
+	return mask;
+}
+
 /* Has a transaction that is still open written to the table or a partition? */
 static bool
 has_open_writers(Oid stream, const LockData *locks)
@@ -174,12 +212,12 @@ has_open_writers(Oid stream, const LockData *locks)
 	for (int i = 0; i < locks->nelements; i++)
 	{
 		const LockInstanceData *lock = &locks->locks[i];
+		Oid			relid = lock->locktag.locktag_field2;
 
 		if (lock->locktag.locktag_type == LOCKTAG_RELATION &&
 			lock->locktag.locktag_field1 == MyDatabaseId &&
-			(lock->holdMask & LOCKBIT_ON(RowExclusiveLock)) != 0 &&
-			lock->pid != MyProcPid &&
-			list_member_oid(members, lock->locktag.locktag_field2))
+			lock->pid != MyProcPid && list_member_oid(members, relid) &&
+			(lock->holdMask & writers_locks(relid)) != 0)
 			return true;
 	}
 	return false;

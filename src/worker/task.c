@@ -197,6 +197,7 @@ sj_clock_to_log(const SjClock *clock, SjLogClock *log_clock)
 		log_clock->max_event_time[side] = clock->max_event_time[side];
 		log_clock->quiet[side] = clock->quiet[side];
 		log_clock->idle[side] = clock->idle[side];
+		log_clock->woken[side] = clock->woken[side];
 	}
 	log_clock->watermark = clock->watermark;
 	log_clock->horizon = clock->horizon;
@@ -211,6 +212,7 @@ sj_clock_from_log(const SjLogClock *log_clock, SjClock *clock)
 		clock->max_event_time[side] = log_clock->max_event_time[side];
 		clock->quiet[side] = log_clock->quiet[side];
 		clock->idle[side] = log_clock->idle[side];
+		clock->woken[side] = log_clock->woken[side];
 	}
 	clock->watermark = log_clock->watermark;
 	clock->horizon = log_clock->horizon;

@@ -74,6 +74,7 @@ sjoin_test_note_quiet(PG_FUNCTION_ARGS)
 
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{
+		record.woken[side] = -1;
 		record.quiet[side] = PG_GETARG_INT64(2 + side);
 		record.idle[side] = PG_GETARG_INT32(4 + side);
 		record.move[side] = PG_GETARG_INT64(6 + side);

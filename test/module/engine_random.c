@@ -129,9 +129,19 @@ random_quiet(Round *round)
 											 SJ_IDLE_IGNORED);
 		int64		move = pick(round, 0, 10) * round->scale;
 
+		int64		woken = sj_engine_clock(round->engine)->woken[side];
+
 		if (chance(round, 30))
 			continue;
-		sj_engine_quiet(round->engine, side, quiet, idle, move);
+		/* found before the last row came, or whenever */
+		if (chance(round, 20))
+		{
+			sj_engine_quiet(round->engine, side, woken + 1 + chance(round, 50),
+							quiet, idle, move);
+			continue;
+		}
+		sj_engine_quiet(round->engine, side, chance(round, 50) ? woken : -1,
+						quiet, idle, move);
 		reference_quiet(round->ref, side, quiet, idle, move);
 	}
 }

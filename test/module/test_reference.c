@@ -295,6 +295,7 @@ move_idle_inputs(Reference *ref)
 
 		for (int i = 0; i < ref->nseen; i++)
 			woke |= ref->seen[i].side == side;
+		clock->woken[side] += woke;
 		if (!woke && !ref->noted[side])
 			continue;
 		clock->idle[side] = woke ? SJ_NOT_IDLE : ref->idle[side];

@@ -202,8 +202,35 @@ sql("ROLLBACK PREPARED 'idle'");
 passes(1);
 passes(50);
 cmp_ok(watermark('open'), '>=', 50, 'without them it is');
-$writer->quit;
 differences('open', 'open writers');
+
+# So do those that make rows come and go as a whole; a vacuum does not.
+make_join('whole', $never, $idle);
+sql("SELECT sjoin.drop_join('whole'); SELECT sjoin.drop_stream('r_whole'); DROP TABLE r_whole;
+	CREATE TABLE r_whole (id int, k int, ts timestamptz) PARTITION BY LIST (k);
+	CREATE TABLE r_whole_1 PARTITION OF r_whole FOR VALUES IN (1, 9); CREATE TABLE r_whole_2 (LIKE r_whole);
+	SET client_min_messages = warning; SELECT sjoin.create_stream('r_whole', 'ts', watermark_delay => '0 s', $idle);
+	SELECT sjoin.create_join('whole', 'SELECT l.id, r.id AS r_id FROM l_whole l LEFT JOIN r_whole r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + interval ''5 min''')");
+left_row('whole', 1, 0);
+right_row('whole', 9, 0);
+left_row('whole', 2, 100);
+worker_looks();
+for my $change ('TRUNCATE r_whole', 'TRUNCATE r_whole_1', 'DROP TABLE r_whole_1', 'ALTER TABLE r_whole DETACH PARTITION r_whole_1', 'ALTER TABLE r_whole ATTACH PARTITION r_whole_2 FOR VALUES IN (2)',
+	'LOCK TABLE r_whole IN EXCLUSIVE MODE')
+{
+	$writer->query_safe("BEGIN; $change");
+	passes(61, 100);
+	is(watermark('whole') . ' ' . padded('whole'), '0 0', "open: $change");
+	$writer->query_safe('ROLLBACK');
+	sql("INSERT INTO r_whole VALUES (10, 9, " . at(0) . ')');    # quiet from here on
+	worker_looks();
+}
+$writer->query_safe('BEGIN; LOCK TABLE r_whole_1 IN SHARE UPDATE EXCLUSIVE MODE');
+passes(61, 50);
+cmp_ok(watermark('whole'), '>=', 50, 'a lock like that of a vacuum');
+$writer->query_safe('ROLLBACK');
+$writer->quit;
+differences('whole', 'tables that change as a whole');
 
 # Only running time counts: not that of a pause.
 make_join('paused', $never, $idle);
