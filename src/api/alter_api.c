@@ -19,6 +19,7 @@
 #include "capture/capture.h"
 #include "catalog/privileges.h"
 #include "log/event_log.h"
+#include "miscadmin.h"
 #include "shmem.h"
 #include "utils/lsyscache.h"
 #include "worker/sandbox.h"
@@ -118,6 +119,7 @@ sjoin_alter_join(PG_FUNCTION_ARGS)
 
 	StaticAssertStmt(lengthof(setting_names) == NALTER, "names of settings");
 	sj_require_preload();
+	PreventCommandIfReadOnly("sjoin.alter_join()");
 	sj_check_owner(def->result);
 	sj_join_def_lock();
 	def = sj_arg_join(fcinfo, 0);	/* as it is now */

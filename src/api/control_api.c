@@ -207,6 +207,7 @@ set_paused(FunctionCallInfo fcinfo, bool paused)
 	bool		changed;
 
 	sj_require_preload();
+	PreventCommandIfReadOnly(paused ? "sjoin.pause_join()" : "sjoin.resume_join()");
 	sj_check_owner(def->result);
 	sj_join_def_lock();
 	def = sj_arg_join(fcinfo, 0);	/* as it is now */

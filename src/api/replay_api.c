@@ -21,6 +21,7 @@
 #include "catalog/pg_type.h"
 #include "catalog/privileges.h"
 #include "emit/late_choice.h"
+#include "miscadmin.h"
 #include "shmem.h"
 #include "storage/lmgr.h"
 #include "utils/array.h"
@@ -96,7 +97,8 @@ read_ids(Replay *replay, ArrayType *array)
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("late_ids must not contain nulls")));
+					 errmsg("late_ids must not contain nulls"),
+				 errhint("View sjoin.late_rows has the numbers; NULL for the whole array stands for all.")));
 		replay->late_ids[i] = DatumGetInt64(values[i]);
 	}
 	qsort(replay->late_ids, n, sizeof(int64), compare_ids);
@@ -248,11 +250,14 @@ sjoin_replay_late(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("cannot replay late rows on a standby"),
 				 errhint("Call sjoin.replay_late() on the primary.")));
+	PreventCommandIfReadOnly("sjoin.replay_late()");
 	if (!PG_ARGISNULL(1))
 		read_ids(&replay, PG_GETARG_ARRAYTYPE_P(1));
 
 	/* the result before its view, as whoever alters or refreshes it */
 	LockRelationOid(replay.def->result, AccessShareLock);
+	replay.def = sj_arg_join(fcinfo, 0);	/* as it is now */
+	sj_check_owner(replay.def->result);
 	sj_sandbox_enter(&sandbox, sj_relation_owner(replay.def->result),
 					 replay.def->time_zone);
 	read_definition(&replay);

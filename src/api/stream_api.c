@@ -197,6 +197,7 @@ sjoin_create_stream(PG_FUNCTION_ARGS)
 	SjStreamDef *old;
 
 	sj_require_preload();
+	PreventCommandIfReadOnly("sjoin.create_stream()");
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -311,7 +312,9 @@ sjoin_alter_stream(PG_FUNCTION_ARGS)
 	SjStreamDef *def;
 
 	sj_require_preload();
+	PreventCommandIfReadOnly("sjoin.alter_stream()");
 	(void) own_stream(relid);
+	LockRelationOid(relid, ShareUpdateExclusiveLock);
 	sj_join_def_lock();
 	def = own_stream(relid);	/* as it is now */
 	alter_settings(fcinfo, def);
@@ -383,6 +386,7 @@ sjoin_drop_stream(PG_FUNCTION_ARGS)
 	Oid			relid = RangeVarGetRelid(name, AccessShareLock, if_exists);
 
 	sj_require_preload();
+	PreventCommandIfReadOnly("sjoin.drop_stream()");
 	if (OidIsValid(relid))
 	{
 		sj_check_owner(relid);
@@ -418,6 +422,7 @@ sjoin_advance_watermark(PG_FUNCTION_ARGS)
 	SjStreamDef *def;
 
 	sj_require_preload();
+	PreventCommandIfReadOnly("sjoin.advance_watermark()");
 	def = own_stream(relid);
 	if (!PG_ARGISNULL(1) && !SJ_TIME_IS_FINITE(watermark))
 		ereport(ERROR,

@@ -22,6 +22,7 @@
 #include "catalog/join_plan.h"
 #include "catalog/privileges.h"
 #include "emit/late_choice.h"
+#include "miscadmin.h"
 #include "shmem.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
@@ -158,15 +159,19 @@ sjoin_trim_late(PG_FUNCTION_ARGS)
 	SjSandbox	sandbox;
 
 	sj_require_preload();
+	PreventCommandIfReadOnly("sjoin.trim_late()");
 	sj_check_owner(trim.def->result);
 	if (older_than < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("older_than must not be null")));
+				 errmsg("older_than must not be null"),
+				 errhint("Pass '0 s' for late rows of any age.")));
 	trim.before = sj_time_sub(GetCurrentTimestamp(), older_than);
 
 	/* nobody else removes late rows, starts the join over, or drops it */
 	LockRelationOid(trim.def->result, ShareUpdateExclusiveLock);
+	trim.def = sj_arg_join(fcinfo, 0);	/* as it is now */
+	sj_check_owner(trim.def->result);
 	sj_sandbox_enter(&sandbox, sj_relation_owner(trim.def->result),
 					 trim.def->time_zone);
 	trim.query = sj_join_query(trim.def);

@@ -43,6 +43,8 @@ typedef struct Wanted
 {
 	pg_uuid_t	hash;
 	int			number;
+	int			served;			/* in the first of equal hashes: how many of
+								 * them have got a row */
 } Wanted;
 
 typedef struct Search
@@ -127,6 +129,7 @@ make_wanted(Search *search, const SjChange *padded, int n, int *nwanted)
 					   sj_error_is_of_expression) != NULL || !search->there)
 			continue;
 		wanted[*nwanted].hash = search->hash;
+		wanted[*nwanted].served = 0;
 		wanted[(*nwanted)++].number = i;
 	}
 	qsort(wanted, *nwanted, sizeof(Wanted), compare_wanted);
@@ -196,16 +199,13 @@ hashes_of(Wanted *wanted, int n)
 										   TYPALIGN_CHAR));
 }
 
-/* Gives a row of the result to one of those that look for its values. */
-static void
-take(Wanted *wanted, int n, const pg_uuid_t *id, const pg_uuid_t *hash,
-	 int64 *seqs)
+/* The first of those that look for the hash; n: nobody does. */
+static int
+first_wanted(const Wanted *wanted, int n, const pg_uuid_t *hash)
 {
-	uint64		left;
 	int			first = 0;
 	int			end = n;
 
-	memcpy(&left, id->data, sizeof(left));
 	while (first < end)
 	{
 		int			middle = first + (end - first) / 2;
@@ -215,19 +215,39 @@ take(Wanted *wanted, int n, const pg_uuid_t *id, const pg_uuid_t *hash,
 		else
 			end = middle;
 	}
-	for (int i = first; i < n; i++)
-	{
-		if (memcmp(&wanted[i].hash, hash, sizeof(pg_uuid_t)) != 0)
-			return;
-		if (seqs[wanted[i].number] != 0)
-			continue;
-		seqs[wanted[i].number] = (int64) pg_ntoh64(left);
+	return first;
+}
+
+/* Gives a row of the result to one of those that look for its values. */
+static void
+take(Wanted *wanted, int n, int64 seq, const pg_uuid_t *hash, int64 *seqs)
+{
+	int			first = first_wanted(wanted, n, hash);
+	int			next;
+
+	if (first == n)
 		return;
-	}
+	next = first + wanted[first].served;
+	if (next == n ||
+		memcmp(&wanted[next].hash, hash, sizeof(pg_uuid_t)) != 0)
+		return;
+	seqs[wanted[next].number] = seq;
+	wanted[first].served++;
+}
+
+/* The number of the left row in an identity. */
+static int64
+left_number(const pg_uuid_t *id)
+{
+	uint64		left;
+
+	memcpy(&left, id->data, sizeof(left));
+	return (int64) pg_ntoh64(left);
 }
 
 void
 sj_result_find_padded(SjResultWriter *writer, const SjChange *padded, int n,
+					  bool (*is_known) (void *arg, int64 seq), void *arg,
 					  int64 *seqs)
 {
 	Search		search = {.writer = writer};
@@ -249,12 +269,16 @@ sj_result_find_padded(SjResultWriter *writer, const SjChange *padded, int n,
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
 		bool		isnull;
+		int64		seq = left_number(DatumGetUUIDP(SPI_getbinval(row, desc, 1,
+																  &isnull)));
 
-		take(wanted, nwanted,
-			 DatumGetUUIDP(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull)),
-			 DatumGetUUIDP(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull)),
-			 seqs);
+		CHECK_FOR_INTERRUPTS();
+		/* one that the engine has would be taken from it */
+		if (!is_known(arg, seq))
+			take(wanted, nwanted, seq,
+				 DatumGetUUIDP(SPI_getbinval(row, desc, 2, &isnull)), seqs);
 	}
 	SPI_finish();
 }

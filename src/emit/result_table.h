@@ -65,9 +65,12 @@ extern void sj_result_write(SjResultWriter *writer, const SjChange *changes,
 /*
  * Numbers of unmatched rows of the left input whose images are given (changes
  * without a right side; their own numbers are not looked at): for each that of
- * a row of the result with its values, or 0 when there is none left.
+ * a row of the result with its values, or 0 when there is none left.  Rows whose
+ * number is_known() are somebody else's.
  */
 extern void sj_result_find_padded(SjResultWriter *writer,
-								  const SjChange *padded, int n, int64 *seqs);
+								  const SjChange *padded, int n,
+								  bool (*is_known) (void *arg, int64 seq),
+								  void *arg, int64 *seqs);
 
 #endif							/* SJ_RESULT_TABLE_H */

@@ -114,8 +114,7 @@ sj_feed_see_time(SjTask *task, SjBatch *batch, SjSide side,
 	bool		moves;
 
 	sj_engine_woke(task->engine, side);
-	if (!task->replaying)
-		task->quiet[side] = 0;
+	task->woke[side] = true;
 	sj_timing_note_row(task, batch, side, captured_at);
 	if (!sj_input_event_time(input, layout, image, &event_time) ||
 		!SJ_TIME_IS_FINITE(event_time))

@@ -84,23 +84,31 @@ time_passed(void)
 }
 
 /*
- * Time that began with something to read does not count; rows that have come
- * since have set it to 0.
+ * Time that began with something to read does not count, nor does time before
+ * a row that has come in it.
  */
 static void
 count_time(SjTask *task, int64 passed)
 {
 	const SjClock *clock;
 
+	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
+		if (task->woke[side])
+			task->quiet[side] = 0;
 	if (!task->was_up_to_date || task->engine == NULL)
+	{
+		task->woke[SJ_LEFT] = task->woke[SJ_RIGHT] = false;
 		return;
+	}
 	clock = sj_engine_clock(task->engine);
 	for (SjSide side = SJ_LEFT; side <= SJ_RIGHT; side++)
 	{
 		bool		moves = clock->idle[side] == SJ_IDLE_ADVANCES &&
 		clock->input[side] != SJ_TIME_MIN;
 
-		task->quiet[side] += passed;
+		if (!task->woke[side])
+			task->quiet[side] += passed;
+		task->woke[side] = false;
 		task->unmoved[side] = moves ? task->unmoved[side] + passed : 0;
 	}
 }
@@ -303,6 +311,7 @@ sj_task_adopt_quiet(SjTask *task)
 	{
 		task->quiet[side] = clock->quiet[side];
 		task->unmoved[side] = 0;
+		task->woke[side] = false;
 	}
 }
 

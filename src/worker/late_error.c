@@ -86,6 +86,6 @@ sj_check_late_rows(SjTask *task, const SjBatch *batch)
 					task->query->input[late->side].alias,
 					time_text(task, late->event_time),
 					time_text(task, late->watermark)),
-			 errdetail("The join was created with late_rows => error.  What was committed before the row's transaction is in the result; the transaction and what comes after it wait in the event log."),
+			 errdetail("The join has late_rows => error.  What was committed before the row's transaction is in the result; the transaction and what comes after it wait in the event log."),
 			 errhint("Let the join go on with another setting of late_rows (sjoin.alter_join), or start it over with sjoin.refresh_join().")));
 }

@@ -292,6 +292,32 @@ take_in_rows(SjReplayRun *run)
 
 /* -- what follows --------------------------------------------------------- */
 
+/* Numbers of rows that are in state and, unmatched, in the result. */
+static void
+note_padded(void *arg, const SjRow *row)
+{
+	if (row->side == SJ_LEFT && row->padded)
+		(void) hash_search(arg, &row->seq, HASH_ENTER, NULL);
+}
+
+static HTAB *
+padded_in_state(const SjReplayRun *run)
+{
+	HASHCTL		ctl = {.keysize = sizeof(int64),.entrysize = sizeof(int64),
+		.hcxt = run->context};
+	HTAB	   *numbers = hash_create("sjoin padded rows", 1024, &ctl,
+									  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+
+	sj_engine_walk(run->task->engine, note_padded, numbers);
+	return numbers;
+}
+
+static bool
+is_in_state(void *arg, int64 seq)
+{
+	return hash_search(arg, &seq, HASH_FIND, NULL) != NULL;
+}
+
 /* Unmatched rows of the result whose row has found its first partner. */
 static void
 take_back_padded(SjReplayRun *run)
@@ -308,7 +334,8 @@ take_back_padded(SjReplayRun *run)
 			padded[npadded++].left = candidates[i].row;
 	if (npadded == 0)
 		return;
-	sj_result_find_padded(run->task->writer, padded, npadded, seqs);
+	sj_result_find_padded(run->task->writer, padded, npadded, is_in_state,
+						  run->padded_before, seqs);
 	for (int i = 0; i < n; i++)
 	{
 		if (!candidates[i].has_partners || candidates[i].had_partners)
@@ -378,6 +405,8 @@ run_replay(SjReplayRun *run)
 	report(run, error);
 	if (error != NULL || run->nrows == 0)
 		return;
+	if (run->task->query->pad[SJ_LEFT])
+		run->padded_before = padded_in_state(run);
 	take_in_rows(run);
 	take_back_padded(run);
 	mark_rows(run);

@@ -85,6 +85,8 @@ typedef struct SjReplayRun
 	int			ncandidates[2];
 	int			allocated[2];
 
+	HTAB	   *padded_before;	/* numbers of rows in state that were in the
+								 * result unmatched */
 	SjReplayRow *row;			/* at hand */
 } SjReplayRun;
 

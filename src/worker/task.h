@@ -119,6 +119,7 @@ typedef struct SjTask
 	int64		idle_timeout[2];	/* 0: never idle */
 	SjOnIdle	on_idle[2];
 	bool		was_up_to_date; /* when idle inputs were looked for last */
+	bool		woke[2];		/* a row has come since */
 	int64		quiet[2];		/* running time without a row */
 	int64		unmoved[2];		/* by which its watermark has not moved on yet */
 

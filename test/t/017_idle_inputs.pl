@@ -102,6 +102,18 @@ cmp_ok(watermark('one'), '>=', 207, 'its clock is not rewound by its rows');
 is(sql('SELECT reason, row_data->>$$id$$ FROM sjoin.late_rows'), 'late|8', 'an old row of it is late');
 differences('one', 'one quiet input');
 
+# Time before a row is not time without one.
+make_join('before', $never, $idle);
+left_row('before', 1, 0);
+right_row('before', 9, 0);
+worker_looks();
+$elapsed += 59;
+sql("SELECT sjoin_test.set_clock(now() + interval '$elapsed min'); INSERT INTO r_before VALUES (8, 8, " . at(1) . ')');
+worker_looks();
+passes(2);
+is(sql(q{SELECT idle FROM sjoin.stat_inputs WHERE join_name = 'before' AND input = 'r'}), 'f', 'it begins with the row');
+differences('before', 'before a row');
+
 # All inputs quiet: the greatest of their watermarks, then with the clock; the last row of a finished load comes out.
 make_join('all_quiet', $idle, $idle);
 left_row('all_quiet', 1, 0);
