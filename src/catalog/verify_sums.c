@@ -8,20 +8,19 @@
  * is the same everywhere else.
  *
  * IDENTIFICATION
- *	  src/api/verify_sums.c
+ *	  src/catalog/verify_sums.c
  *
  *-------------------------------------------------------------------------
  */
 #include "sjoin.h"
 
 #include "catalog/pg_type.h"
+#include "catalog/verify_query.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_func.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-
-#include "catalog/verify_query.h"
 
 typedef struct TimeSum
 {
