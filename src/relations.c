@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * relations.c
- *	  The extension's own relations, by name.
+ *	  The extension's own relations, and rows as relations, by name.
  *
- * Names are looked up once per backend; a relcache message for one of them
+ * Names of the former are looked up once per backend; a relcache message for one of them
  * (DROP EXTENSION, a rewrite) forgets them all.  Nothing is found unless the
  * extension is installed: a schema "sjoin" of somebody else's may hold
  * relations of any shape.
@@ -19,6 +19,7 @@
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "commands/extension.h"
+#include "executor/spi.h"
 #include "pgstat.h"
 #include "relations.h"
 #include "utils/inval.h"
@@ -136,4 +137,19 @@ sj_relation_empty(Relation rel)
 	}
 	reindex_relation(RelationGetRelid(rel), REINDEX_REL_PROCESS_TOAST, &params);
 	pgstat_count_truncate(rel);
+}
+
+void
+sj_register_rows(const char *name, TupleDesc desc, Tuplestorestate *rows)
+{
+	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
+
+	enr->md.name = pstrdup(name);
+	enr->md.reliddesc = InvalidOid;
+	enr->md.tupdesc = desc;
+	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
+	enr->md.enrtuples = (double) tuplestore_tuple_count(rows);
+	enr->reldata = rows;
+	if (SPI_register_relation(enr) != SPI_OK_REL_REGISTER)
+		elog(ERROR, "could not register \"%s\" as a relation", name);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * relations.h
- *	  The extension's own relations, by name.
+ *	  The extension's own relations, and rows as relations, by name.
  *
  * IDENTIFICATION
  *	  src/relations.h
@@ -13,8 +13,10 @@
 
 #include "sjoin.h"
 
+#include "access/tupdesc.h"
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
+#include "utils/tuplestore.h"
 
 /* OID of sjoin.<name>; InvalidOid when the extension is not installed. */
 extern Oid	sj_relation_oid(const char *name);
@@ -28,5 +30,12 @@ extern Relation sj_try_open(const char *name, LOCKMODE lockmode);
  * Caller holds AccessExclusiveLock and has an active snapshot.
  */
 extern void sj_relation_empty(Relation rel);
+
+/*
+ * Makes rows a relation that statements of the current SPI connection find by
+ * name.  Both belong to the caller for as long.
+ */
+extern void sj_register_rows(const char *name, TupleDesc desc,
+							 Tuplestorestate *rows);
 
 #endif							/* SJ_RELATIONS_H */

@@ -75,7 +75,7 @@ extern bool sj_wait_for_joins(List *join_ids, TimestampTz watermark,
 /* A set of text rows. */
 extern Datum sj_return_lines(FunctionCallInfo fcinfo, List *lines);
 
-/* watermark_api.c: SJ_TIME_MIN when unknown, that is, when no join runs. */
+/* control_api.c: SJ_TIME_MIN when unknown, that is, when no join runs. */
 extern SjTime sj_stream_newest_event_time(Oid relid);
 extern SjTime sj_stream_watermark(Oid relid);
 

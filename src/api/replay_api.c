@@ -26,7 +26,6 @@
 #include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "worker/replay_tables.h"
 #include "worker/sandbox.h"
@@ -36,16 +35,10 @@ PG_FUNCTION_INFO_V1(sjoin_replay_late);
 /* Numbers in one record of the log. */
 #define IDS_PER_RECORD	900
 
-/* An image of a side, and how many of it the table has left to give. */
-typedef struct ImageKey
-{
-	pg_uuid_t	hash;
-	int32		side;
-} ImageKey;
-
+/* An image, and how many of it the table has left to give. */
 typedef struct Image
 {
-	ImageKey	key;
+	SjLateImage key;
 	int64		left;
 } Image;
 
@@ -71,15 +64,6 @@ typedef struct Replay
 	int			ngone;
 } Replay;
 
-static int
-compare_ids(const void *a, const void *b)
-{
-	int64		x = *(const int64 *) a;
-	int64		y = *(const int64 *) b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* The numbers of an array, in ascending order and each once. */
 static void
 read_ids(Replay *replay, ArrayType *array)
@@ -98,10 +82,10 @@ read_ids(Replay *replay, ArrayType *array)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("late_ids must not contain nulls"),
-				 errhint("View sjoin.late_rows has the numbers; NULL for the whole array stands for all.")));
+					 errhint("View sjoin.late_rows has the numbers; NULL for the whole array stands for all.")));
 		replay->late_ids[i] = DatumGetInt64(values[i]);
 	}
-	qsort(replay->late_ids, n, sizeof(int64), compare_ids);
+	sj_late_ids_sort(replay->late_ids, n);
 	for (int i = 0; i < n; i++)
 		if (kept == 0 || replay->late_ids[kept - 1] != replay->late_ids[i])
 			replay->late_ids[kept++] = replay->late_ids[i];
@@ -126,20 +110,10 @@ read_definition(Replay *replay)
 /* -- what there is to replay ---------------------------------------------- */
 
 static void
-make_images(Replay *replay)
-{
-	HASHCTL		ctl = {.keysize = sizeof(ImageKey),.entrysize = sizeof(Image),
-		.hcxt = CurrentMemoryContext};
-
-	replay->images = hash_create("sjoin late images", 128, &ctl,
-								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
-static void
 note_image(void *arg, const SjTableRow *row)
 {
 	Replay	   *replay = arg;
-	ImageKey	key = {row->hash, replay->side};
+	SjLateImage key = {row->hash, replay->side};
 	Image	   *image = hash_search(replay->images, &key, HASH_ENTER, NULL);
 
 	image->left = row->there;
@@ -149,17 +123,10 @@ note_image(void *arg, const SjTableRow *row)
 static bool
 take_image(Replay *replay, const SjLateChoice *choice)
 {
-	ImageKey	key = {choice->hash, choice->side};
+	SjLateImage key = {choice->hash, choice->side};
 	Image	   *image = hash_search(replay->images, &key, HASH_FIND, NULL);
 
 	return image != NULL && image->left-- > 0;
-}
-
-static bool
-is_against_final(const Replay *replay, const SjLateChoice *choice)
-{
-	return sj_join_is_final(replay->def) && choice->side == SJ_RIGHT &&
-		replay->query->pad[SJ_LEFT];
 }
 
 static void
@@ -169,7 +136,8 @@ judge(Replay *replay, const SjLateChoice *choice)
 		replay->nreplayed++;
 	else if (choice->state == SJ_CHOICE_OTHER)
 		replay->nother++;
-	else if (is_against_final(replay, choice))
+	else if (sj_replay_is_against_final(replay->def, replay->query,
+										choice->side))
 		replay->nfinal++;
 	else if (!take_image(replay, choice))
 		replay->ngone++;
@@ -183,7 +151,7 @@ look_up(Replay *replay)
 	SjReplayTables tables;
 
 	sj_replay_tables_open(&tables, replay->def, replay->query, replay->plan);
-	make_images(replay);
+	replay->images = sj_late_images_create(CurrentMemoryContext, sizeof(Image));
 	replay->choices = sj_late_choose(replay->def->join_id, tables.snapshot,
 									 replay->late_ids, replay->nids,
 									 &replay->nchoices);

@@ -230,45 +230,46 @@ sjoin_create_stream(PG_FUNCTION_ARGS)
 	PG_RETURN_OID(relid);
 }
 
-/* The settings of a stream that reset takes back to their defaults. */
-static void
-reset_setting(SjStreamDef *def, int i)
+/* Arguments of alter_stream() from the second on, and what reset may name. */
+enum
 {
-	switch (i)
-	{
-		case 0:
-			def->watermark_delay = -1;
-			break;
-		case 1:
-			def->idle_timeout = -1;
-			break;
-		case 2:
-			def->on_idle = SJ_ON_IDLE_ADVANCE;
-			break;
-		case 3:
-			def->max_future = -2;
-			break;
-	}
+	ALTER_WATERMARK_DELAY,
+	ALTER_IDLE_TIMEOUT,
+	ALTER_ON_IDLE,
+	ALTER_MAX_FUTURE,
+	NALTER
+};
+
+static const char *const setting_names[] = {"watermark_delay", "idle_timeout",
+"on_idle", "max_future"};
+
+static void
+reset_settings(SjStreamDef *def, const Bitmapset *reset)
+{
+	if (bms_is_member(ALTER_WATERMARK_DELAY, reset))
+		def->watermark_delay = -1;
+	if (bms_is_member(ALTER_IDLE_TIMEOUT, reset))
+		def->idle_timeout = -1;
+	if (bms_is_member(ALTER_ON_IDLE, reset))
+		def->on_idle = SJ_ON_IDLE_ADVANCE;
+	if (bms_is_member(ALTER_MAX_FUTURE, reset))
+		def->max_future = -2;
 }
 
 static void
-alter_settings(FunctionCallInfo fcinfo, SjStreamDef *def)
+set_settings(FunctionCallInfo fcinfo, SjStreamDef *def)
 {
-	static const char *const names[] = {"watermark_delay", "idle_timeout",
-	"on_idle", "max_future"};
-	Bitmapset  *reset = sj_arg_reset(fcinfo, 5, 1, names, lengthof(names));
-	int			i = -1;
-
-	while ((i = bms_next_member(reset, i)) >= 0)
-		reset_setting(def, i);
-	if (!PG_ARGISNULL(1))
-		def->watermark_delay = sj_arg_interval(fcinfo, 1, names[0]);
-	if (!PG_ARGISNULL(2))
-		def->idle_timeout = sj_arg_interval(fcinfo, 2, names[1]);
-	if (!PG_ARGISNULL(3))
-		def->on_idle = on_idle_argument(fcinfo, 3);
-	if (!PG_ARGISNULL(4))
-		def->max_future = max_future_argument(fcinfo, 4);
+	if (!PG_ARGISNULL(1 + ALTER_WATERMARK_DELAY))
+		def->watermark_delay = sj_arg_interval(fcinfo,
+											   1 + ALTER_WATERMARK_DELAY,
+											   "watermark_delay");
+	if (!PG_ARGISNULL(1 + ALTER_IDLE_TIMEOUT))
+		def->idle_timeout = sj_arg_interval(fcinfo, 1 + ALTER_IDLE_TIMEOUT,
+											"idle_timeout");
+	if (!PG_ARGISNULL(1 + ALTER_ON_IDLE))
+		def->on_idle = on_idle_argument(fcinfo, 1 + ALTER_ON_IDLE);
+	if (!PG_ARGISNULL(1 + ALTER_MAX_FUTURE))
+		def->max_future = max_future_argument(fcinfo, 1 + ALTER_MAX_FUTURE);
 }
 
 /* What moves the clock of joins is a record in the log (T2, T9). */
@@ -311,13 +312,16 @@ sjoin_alter_stream(PG_FUNCTION_ARGS)
 	Oid			relid = sj_arg_relation(fcinfo, 0, "source");
 	SjStreamDef *def;
 
+	StaticAssertStmt(lengthof(setting_names) == NALTER, "names of settings");
 	sj_require_preload();
 	PreventCommandIfReadOnly("sjoin.alter_stream()");
 	(void) own_stream(relid);
 	LockRelationOid(relid, ShareUpdateExclusiveLock);
 	sj_join_def_lock();
 	def = own_stream(relid);	/* as it is now */
-	alter_settings(fcinfo, def);
+	reset_settings(def, sj_arg_reset(fcinfo, 1 + NALTER, 1, setting_names,
+									 NALTER));
+	set_settings(fcinfo, def);
 	sj_stream_def_update(def);
 	log_settings(def);
 	sj_stream_invalidate(relid);

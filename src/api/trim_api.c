@@ -25,23 +25,16 @@
 #include "miscadmin.h"
 #include "shmem.h"
 #include "storage/lmgr.h"
-#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "worker/replay_tables.h"
 #include "worker/sandbox.h"
 
 PG_FUNCTION_INFO_V1(sjoin_trim_late);
 
-/* An image of a side, and how many records of it nothing depends on. */
-typedef struct ImageKey
-{
-	pg_uuid_t	hash;
-	int32		side;
-} ImageKey;
-
+/* An image, and how many records of it nothing depends on. */
 typedef struct Image
 {
-	ImageKey	key;
+	SjLateImage key;
 	int64		spare;
 } Image;
 
@@ -62,7 +55,7 @@ typedef struct Trim
 static Image *
 find_image(Trim *trim, const pg_uuid_t *hash, SjSide side, HASHACTION action)
 {
-	ImageKey	key = {*hash, side};
+	SjLateImage key = {*hash, side};
 
 	return hash_search(trim->images, &key, action, NULL);
 }
@@ -78,11 +71,7 @@ note_spare(void *arg, const pg_uuid_t *hash, int64 spare)
 static void
 read_spare(Trim *trim, SjReplayTables *tables)
 {
-	HASHCTL		ctl = {.keysize = sizeof(ImageKey),.entrysize = sizeof(Image),
-		.hcxt = CurrentMemoryContext};
-
-	trim->images = hash_create("sjoin late images", 128, &ctl,
-							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	trim->images = sj_late_images_create(CurrentMemoryContext, sizeof(Image));
 	for (trim->side = SJ_LEFT; trim->side <= SJ_RIGHT; trim->side++)
 		sj_replay_visit_spare(tables, trim->side, trim->choices,
 							  trim->nchoices, note_spare, trim);

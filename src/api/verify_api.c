@@ -19,12 +19,12 @@
 
 #include "access/xlog.h"
 #include "api/api.h"
-#include "catalog/verify_query.h"
 #include "api/verify_settled.h"
 #include "capture/capture.h"
 #include "catalog/pg_type.h"
 #include "catalog/privileges.h"
 #include "catalog/query_vars.h"
+#include "catalog/verify_query.h"
 #include "emit/late_read.h"
 #include "executor/spi.h"
 #include "funcapi.h"
@@ -36,6 +36,7 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "relations.h"
 #include "shmem.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -341,20 +342,6 @@ settled_comparison(const Verification *v)
 
 /* -- the call ------------------------------------------------------------- */
 
-static void
-register_rows(const char *name, TupleDesc desc, Tuplestorestate *rows)
-{
-	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
-
-	enr->md.name = pstrdup(name);
-	enr->md.tupdesc = desc;
-	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
-	enr->md.enrtuples = tuplestore_tuple_count(rows);
-	enr->reldata = rows;
-	if (SPI_register_relation(enr) != SPI_OK_REL_REGISTER)
-		elog(ERROR, "could not register \"%s\" as a relation", name);
-}
-
 /* Runs a comparison; are there differences? */
 static bool
 compare(const char *command)
@@ -371,13 +358,13 @@ run_comparison(Verification *v, ReturnSetInfo *rsinfo)
 	Tuplestorestate *live = NULL;
 
 	SPI_connect();
-	register_rows(SJ_RECORDS, sj_rejections_desc(), v->records);
+	sj_register_rows(SJ_RECORDS, sj_rejections_desc(), v->records);
 	if (compare(comparison(v)) &&
 		v->position->clock.horizon != SJ_TIME_MIN)
 	{
 		live = sj_live_rows(v->def, v->plan, v->query, v->position,
 							v->snapshot);
-		register_rows(SJ_LIVE, sj_live_desc(), live);
+		sj_register_rows(SJ_LIVE, sj_live_desc(), live);
 		(void) compare(settled_comparison(v));
 	}
 	for (uint64 i = 0; i < SPI_processed; i++)

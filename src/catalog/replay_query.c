@@ -51,15 +51,25 @@ set_range(SjVerifyContext *context, SjVerifySpec *spec, SjSide side,
 							   from, until);
 }
 
+/* For a query over rows of the side from .. until; 'ranged' becomes its spec. */
+static void
+begin_query(SjVerifyContext *context, SjVerifySpec *ranged,
+			const SjJoinQuery *q, const SjVerifySpec *spec, SjSide side,
+			SjTime from, SjTime until)
+{
+	*ranged = *spec;
+	sj_verify_init(context, q, ranged);
+	set_range(context, ranged, side, from, until);
+}
+
 char *
 sj_replay_image_query(const SjJoinQuery *q, const SjVerifySpec *spec,
 					  SjSide side, SjTime from, SjTime until)
 {
-	SjVerifySpec ranged = *spec;
+	SjVerifySpec ranged;
 	SjVerifyContext context;
 
-	sj_verify_init(&context, q, &ranged);
-	set_range(&context, &ranged, side, from, until);
+	begin_query(&context, &ranged, q, spec, side, from, until);
 	return psprintf("SELECT %st.sjoin_hash, pg_catalog.count(*) OVER (PARTITION BY t.sjoin_hash), %s::pg_catalog.int8 "
 					"FROM (%s OFFSET 0) t %s "
 					"WHERE t.sjoin_hash = ANY ($1)",
@@ -75,11 +85,10 @@ char *
 sj_replay_spare_query(const SjJoinQuery *q, const SjVerifySpec *spec,
 					  SjSide side, SjTime from, SjTime until)
 {
-	SjVerifySpec ranged = *spec;
+	SjVerifySpec ranged;
 	SjVerifyContext context;
 
-	sj_verify_init(&context, q, &ranged);
-	set_range(&context, &ranged, side, from, until);
+	begin_query(&context, &ranged, q, spec, side, from, until);
 	return psprintf("SELECT n.hash, (n.n - COALESCE(t.n, 0))::pg_catalog.int8 "
 					"FROM (%s) n LEFT JOIN (SELECT t.sjoin_hash, pg_catalog.count(*) AS n FROM (%s OFFSET 0) t "
 					"WHERE t.sjoin_hash = ANY ($1) GROUP BY 1) t ON t.sjoin_hash = n.hash "
@@ -138,12 +147,11 @@ char *
 sj_replay_partner_query(const SjJoinQuery *q, const SjVerifySpec *spec,
 						SjSide side, SjTime from, SjTime until)
 {
-	SjVerifySpec ranged = *spec;
+	SjVerifySpec ranged;
 	SjVerifyContext context;
 	bool		tell = side == SJ_LEFT && q->pad[SJ_LEFT];
 
-	sj_verify_init(&context, q, &ranged);
-	set_range(&context, &ranged, side, from, until);
+	begin_query(&context, &ranged, q, spec, side, from, until);
 	if (tell)
 		set_partners_range(&context, &ranged, from, until);
 	return psprintf("WITH t AS MATERIALIZED (%s), m AS (%s) "

@@ -89,7 +89,7 @@ column_count(Oid relid)
 
 void
 sj_verify_init(SjVerifyContext *context, const SjJoinQuery *q,
-			 const SjVerifySpec *spec)
+			   const SjVerifySpec *spec)
 {
 	PlannedStmt *stmt = makeNode(PlannedStmt);
 	List	   *names = NIL;
@@ -299,8 +299,8 @@ failed_pair(void)
  * pairs that failed.
  */
 void
-sj_verify_add_conditions(StringInfo buf, SjVerifyContext *context, List *conditions,
-				  List *fallible)
+sj_verify_add_conditions(StringInfo buf, SjVerifyContext *context,
+						 List *conditions, List *fallible)
 {
 	ListCell   *lc;
 
@@ -359,10 +359,10 @@ sj_verify_add_ttl(StringInfo buf, SjVerifyContext *context)
 	sj_written_bounds(context->q, &written);
 	if (!written.upper.known && bounds->upper.known)
 		sj_verify_add_condition(buf, psprintf("%s <= sjoin.time_add(%s, " INT64_FORMAT ")",
-									   right, left, bounds->upper.usec));
+											  right, left, bounds->upper.usec));
 	if (!written.lower.known && bounds->lower.known)
 		sj_verify_add_condition(buf, psprintf("%s >= sjoin.time_add(%s, " INT64_FORMAT ")",
-									   right, left, bounds->lower.usec));
+											  right, left, bounds->lower.usec));
 }
 
 /* ---- rows that are due ---- */
@@ -444,11 +444,11 @@ append_due(StringInfo buf, SjVerifyContext *context)
 	surely = deadline_passed(context, spec->timeout[1]);
 	if (spec->perhaps_due)
 		sj_verify_add_condition(buf, psprintf("r.sjoin_hash IS NULL AND %s AND NOT (%s)",
-									   deadline_passed(context, spec->timeout[0]),
-									   surely));
+											  deadline_passed(context, spec->timeout[0]),
+											  surely));
 	else
 		sj_verify_add_condition(buf, psprintf("r.sjoin_hash IS NOT NULL OR %s",
-									   surely));
+											  surely));
 }
 
 /* ---- the query ---- */
@@ -505,7 +505,6 @@ padded_column(const SjVerifySpec *spec)
 					" WHERE op OPERATOR(pg_catalog.=) 'P' AND row_hash IS NOT NULL AND old_hash IS NOT NULL)");
 }
 
-
 char *
 sj_verify_query(const SjJoinQuery *q, const SjVerifySpec *spec)
 {
@@ -526,7 +525,7 @@ sj_verify_query(const SjJoinQuery *q, const SjVerifySpec *spec)
 	append_due(&where, &context);
 	if (spec->has_failed_pairs)
 		sj_verify_add_condition(&where, psprintf("(%s) IS NOT TRUE",
-										  failed_pair()));
+												 failed_pair()));
 
 	return psprintf("SELECT %s%s FROM (%s) l %s (%s) r ON %s%s%s",
 					target_list(&context),
@@ -554,7 +553,7 @@ sj_verify_accepted(const SjJoinQuery *q, const SjVerifySpec *spec, SjSide side,
 		sj_verify_add_condition(&where, "false");
 	else if (older_than < END_TIMESTAMP)
 		sj_verify_add_condition(&where, psprintf("%s < %s", sj_verify_event_time(&context, side),
-										  sj_verify_time(q, older_than)));
+												 sj_verify_time(q, older_than)));
 
 	foreach(lc, attnos)
 		appendStringInfo(&buf, "%s%s.c%d", buf.len > 0 ? ", " : "SELECT ",

@@ -20,7 +20,6 @@
 #include "emit/late_row.h"
 #include "emit/side_output.h"
 #include "utils/builtins.h"
-#include "utils/hsearch.h"
 #include "utils/rel.h"
 
 typedef struct Choosing
@@ -35,16 +34,10 @@ typedef struct Choosing
 	HTAB	   *counts;			/* of Count */
 } Choosing;
 
-/* How often an image of a side was refused. */
-typedef struct CountKey
-{
-	pg_uuid_t	hash;
-	int32		side;
-} CountKey;
-
+/* How often an image was refused. */
 typedef struct Count
 {
-	CountKey	key;
+	SjLateImage key;
 	int64		n;
 } Count;
 
@@ -57,6 +50,22 @@ compare_ids(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+void
+sj_late_ids_sort(int64 *late_ids, int n)
+{
+	qsort(late_ids, n, sizeof(int64), compare_ids);
+}
+
+HTAB *
+sj_late_images_create(MemoryContext context, Size entrysize)
+{
+	HASHCTL		ctl = {.keysize = sizeof(SjLateImage),
+	.entrysize = entrysize,.hcxt = context};
+
+	return hash_create("sjoin late images", 128, &ctl,
+					   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
 /* Was it late and nothing else? */
 static bool
 is_plainly_late(const Choosing *choosing, const Datum *value,
@@ -66,8 +75,9 @@ is_plainly_late(const Choosing *choosing, const Datum *value,
 
 	return DatumGetChar(value[Anum_op - 1]) == SJ_OP_INSERT &&
 		!null[Anum_row_hash - 1] &&
-		(strcmp(reason, "late") == 0 ||
-		 (choosing->before != 0 && strcmp(reason, "dropped") == 0));
+		(strcmp(reason, sj_reason_name(SJ_REASON_LATE)) == 0 ||
+		 (choosing->before != 0 &&
+		  strcmp(reason, sj_reason_name(SJ_REASON_DROPPED)) == 0));
 }
 
 static bool
@@ -138,14 +148,11 @@ choose(void *arg, Relation rel, HeapTuple tuple)
 static void
 make_counts(Choosing *choosing)
 {
-	HASHCTL		ctl = {.keysize = sizeof(CountKey),.entrysize = sizeof(Count),
-		.hcxt = CurrentMemoryContext};
-
-	choosing->counts = hash_create("sjoin late rows", 128, &ctl,
-								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	choosing->counts = sj_late_images_create(CurrentMemoryContext,
+											 sizeof(Count));
 	for (int i = 0; i < choosing->n; i++)
 	{
-		CountKey	key = {choosing->chosen[i].hash, choosing->chosen[i].side};
+		SjLateImage key = {choosing->chosen[i].hash, choosing->chosen[i].side};
 		Count	   *count = hash_search(choosing->counts, &key, HASH_ENTER,
 										NULL);
 
@@ -157,7 +164,7 @@ static void
 add_to_count(Choosing *choosing, const Datum *value, const bool *null,
 			 int hash_column, int n)
 {
-	CountKey	key = {{{0}}, DatumGetInt16(value[Anum_side - 1])};
+	SjLateImage key = {{{0}}, DatumGetInt16(value[Anum_side - 1])};
 	Count	   *count;
 
 	if (null[hash_column - 1])
@@ -191,7 +198,7 @@ count_refused(Choosing *choosing, int32 join_id, Snapshot snapshot)
 	for (int i = 0; i < choosing->n; i++)
 	{
 		SjLateChoice *choice = &choosing->chosen[i];
-		CountKey	key = {choice->hash, choice->side};
+		SjLateImage key = {choice->hash, choice->side};
 		Count	   *count = hash_search(choosing->counts, &key, HASH_FIND,
 										NULL);
 

@@ -13,6 +13,7 @@
 
 #include "sjoin.h"
 
+#include "utils/hsearch.h"
 #include "utils/snapshot.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
@@ -38,6 +39,19 @@ typedef struct SjLateChoice
 								 * not take in such an image, less how often
 								 * that was over */
 } SjLateChoice;
+
+/* An image of a side, as the key of a hash table. */
+typedef struct SjLateImage
+{
+	pg_uuid_t	hash;
+	int32		side;
+} SjLateImage;
+
+/* A table of entries that begin with an SjLateImage. */
+extern HTAB *sj_late_images_create(MemoryContext context, Size entrysize);
+
+/* Numbers in ascending order, as the functions below want them. */
+extern void sj_late_ids_sort(int64 *late_ids, int n);
 
 /*
  * The late rows of a join that the snapshot sees and that have one of the

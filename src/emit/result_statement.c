@@ -18,6 +18,7 @@
 #include "emit/result_run.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "relations.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/tuplestore.h"
@@ -156,21 +157,6 @@ collect_rows(SjWriteRun *run, Rows *rows, const SjRowList *list, int64 first,
 	}
 }
 
-static void
-register_rows(SjWriteRun *run, const Rows *rows)
-{
-	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
-
-	enr->md.name = ROWS_NAME;
-	enr->md.reliddesc = InvalidOid;
-	enr->md.tupdesc = ephemeral_desc(run->writer);
-	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
-	enr->md.enrtuples = (double) (rows->n[false] + rows->n[true]);
-	enr->reldata = rows->store;
-	if (SPI_register_relation(enr) != SPI_OK_REL_REGISTER)
-		elog(ERROR, "could not register the rows as a relation");
-}
-
 /* Runs a command over rows of a list. */
 static void
 run_over_rows(SjWriteRun *run, const SjRowList *list, int64 first, int64 last,
@@ -182,7 +168,7 @@ run_over_rows(SjWriteRun *run, const SjRowList *list, int64 first, int64 last,
 	collect_rows(run, &rows, list, first, last);
 	if (rows.n[false] + rows.n[true] > 0)
 	{
-		register_rows(run, &rows);
+		sj_register_rows(ROWS_NAME, ephemeral_desc(run->writer), rows.store);
 		if (SPI_execute(command(run->writer), false, 0) < 0)
 			elog(ERROR, "could not write to the result");
 	}

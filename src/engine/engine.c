@@ -285,6 +285,34 @@ sj_link_partners(SjEngine *engine, SjRow *row, int64 first)
 }
 
 /*
+ * Joins a row with those in state and keeps it; 'outside' partners more have
+ * left the state already.  *row: where it is.
+ */
+SjInsertResult
+sj_take_in(SjEngine *engine, const SjEvent *event, int64 outside, SjRow **row)
+{
+	SjHandle	key;
+	bool		timer;
+
+	/* ask */
+	engine->npartners = 0;
+	key = sj_key_find(engine, event);
+	if (key != SJ_NONE && event->has_key)
+		sj_gather_partners(engine, event, key, false);
+
+	/* make sure of the memory */
+	timer = sj_needs_timer(engine->op, event, engine->npartners + outside);
+	sj_changes_reserve(engine, 2 * engine->npartners);
+	if (!sj_reserve(engine, event, key == SJ_NONE ? 1 : 0, timer))
+		return SJ_NO_MEMORY;
+
+	/* do it */
+	*row = sj_row_at(engine, sj_link_row(engine, event, key, timer));
+	sj_link_partners(engine, *row, 0);
+	return SJ_INSERTED;
+}
+
+/*
  * Takes in a row of the current step and joins it with those in state.
  *
  * A row that can never have a partner nor be written by itself is not kept.
@@ -292,8 +320,7 @@ sj_link_partners(SjEngine *engine, SjRow *row, int64 first)
 SjInsertResult
 sj_engine_insert(SjEngine *engine, const SjEvent *event)
 {
-	SjHandle	key;
-	bool		timer;
+	SjRow	   *row;
 
 	Assert(SJ_TIME_IS_FINITE(event->event_time));
 	Assert(event->expires >= event->event_time);
@@ -303,24 +330,7 @@ sj_engine_insert(SjEngine *engine, const SjEvent *event)
 		return sj_insert_version(engine, event);
 	if (!sj_is_kept(engine->op, event))
 		return SJ_INSERTED;
-
-	/* ask */
-	engine->npartners = 0;
-	key = sj_key_find(engine, event);
-	if (key != SJ_NONE && event->has_key)
-		sj_gather_partners(engine, event, key, false);
-
-	/* make sure of the memory */
-	timer = sj_needs_timer(engine->op, event, engine->npartners);
-	sj_changes_reserve(engine, 2 * engine->npartners);
-	if (!sj_reserve(engine, event, key == SJ_NONE ? 1 : 0, timer))
-		return SJ_NO_MEMORY;
-
-	/* do it */
-	sj_link_partners(engine,
-					 sj_row_at(engine, sj_link_row(engine, event, key, timer)),
-					 0);
-	return SJ_INSERTED;
+	return sj_take_in(engine, event, 0, &row);
 }
 
 /*

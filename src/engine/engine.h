@@ -40,7 +40,7 @@
  * page number and offset, so another process that attached the arena at
  * another address could go on with it.
  *
- * Rules T1-T6, T8-T10, R2 and R5 of the design are here and in bounds.c.
+ * Rules T1-T10, R2 and R5 of the design are here and in bounds.c.
  *
  * IDENTIFICATION
  *	  src/engine/engine.h

@@ -57,31 +57,17 @@ SjInsertResult
 sj_engine_replay(SjEngine *engine, const SjEvent *event, int64 outside,
 				 const SjRow **row)
 {
-	SjHandle	key;
+	SjInsertResult result;
 	SjRow	   *taken;
-	bool		timer;
 
 	Assert(SJ_TIME_IS_FINITE(event->event_time));
 	Assert(!engine->op->upsert[event->side]);
 	*row = NULL;
 	if (!sj_is_kept(engine->op, event))
 		return SJ_INSERTED;
-
-	/* ask */
-	engine->npartners = 0;
-	key = sj_key_find(engine, event);
-	if (key != SJ_NONE && event->has_key)
-		sj_gather_partners(engine, event, key, false);
-
-	/* make sure of the memory */
-	timer = sj_needs_timer(engine->op, event, engine->npartners + outside);
-	sj_changes_reserve(engine, 2 * engine->npartners);
-	if (!sj_reserve(engine, event, key == SJ_NONE ? 1 : 0, timer))
-		return SJ_NO_MEMORY;
-
-	/* do it */
-	taken = sj_row_at(engine, sj_link_row(engine, event, key, timer));
-	sj_link_partners(engine, taken, 0);
+	result = sj_take_in(engine, event, outside, &taken);
+	if (result != SJ_INSERTED)
+		return result;
 	count_outside(engine, taken, outside);
 	*row = taken;
 	return SJ_INSERTED;

@@ -359,6 +359,8 @@ extern bool sj_reserve(SjEngine *engine, const SjEvent *event, int new_keys,
 					   int64 ntimers);
 extern SjHandle sj_link_row(SjEngine *engine, const SjEvent *event,
 							SjHandle key, bool timer);
+extern SjInsertResult sj_take_in(SjEngine *engine, const SjEvent *event,
+								 int64 outside, SjRow **row);
 extern void sj_link_partners(SjEngine *engine, SjRow *row, int64 first);
 
 /* replace.c */

@@ -2,6 +2,7 @@
  *
  * feed_control.c
  *	  Records that are not rows: advance_watermark, idle inputs, alterations.
+ *	  (Replays of late rows are steps of their own: replay.c.)
  *
  * They take hold at the end of their step, like the watermark of its rows (T2):
  * the rows of the step are judged by what was in force before.  Settings hold
@@ -34,6 +35,7 @@ take_quiet(SjFeed *feed, SjSide side, const SjQuietRecord *quiet)
 		sj_engine_quiet(feed->task->engine, input, quiet->woken[input],
 						quiet->quiet[input], (SjIdleness) quiet->idle[input],
 						quiet->move[input]);
+		/* a test says so; the worker knows what it has found itself */
 		if (quiet->woken[input] == -1)
 			feed->task->quiet[input] = quiet->quiet[input];
 	}

@@ -19,39 +19,12 @@
 
 /* -- late rows ------------------------------------------------------------ */
 
-static HTAB *
-make_hash(const SjReplayRun *run, const char *name)
-{
-	HASHCTL		ctl = {.keysize = sizeof(SjReplayImageKey),
-	.entrysize = sizeof(SjReplayImage),
-		.hcxt = run->context};
-
-	return hash_create(name, 128, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
 static SjReplayImage *
 find_image(HTAB *images, const pg_uuid_t *hash, SjSide side, bool *found)
 {
-	SjReplayImageKey key = {*hash, side};
+	SjLateImage key = {*hash, side};
 
 	return hash_search(images, &key, HASH_ENTER, found);
-}
-
-static int
-compare_ids(const void *a, const void *b)
-{
-	int64		x = *(const int64 *) a;
-	int64		y = *(const int64 *) b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* Would the row contradict rows that are final? */
-static bool
-is_against_final(const SjTask *task, SjSide side)
-{
-	return sj_join_is_final(task->def) && side == SJ_RIGHT &&
-		task->query->pad[SJ_LEFT];
 }
 
 static void
@@ -59,23 +32,24 @@ choose_rows(SjReplayRun *run)
 {
 	SjReplay   *replay = run->replay;
 
-	qsort(replay->late_ids, replay->n, sizeof(int64), compare_ids);
+	sj_late_ids_sort(replay->late_ids, replay->n);
 	run->choices = sj_late_choose(run->task->def->join_id,
 								  run->tables.snapshot, replay->late_ids,
 								  replay->n, &run->nchoices);
-	run->images = make_hash(run, "sjoin late images");
+	run->images = sj_late_images_create(run->context, sizeof(SjReplayImage));
 	for (int i = 0; i < run->nchoices; i++)
 	{
 		SjLateChoice *choice = &run->choices[i];
 		SjReplayImage *image;
 		bool		found;
 
-		if (is_against_final(run->task, choice->side))
+		if (sj_replay_is_against_final(run->task->def, run->task->query,
+									   choice->side))
 			choice->state = SJ_CHOICE_OTHER;
 		image = find_image(run->images, &choice->hash, choice->side, &found);
 		if (!found)
-			memset((char *) image + sizeof(SjReplayImageKey), 0,
-				   sizeof(SjReplayImage) - sizeof(SjReplayImageKey));
+			memset((char *) image + sizeof(SjLateImage), 0,
+				   sizeof(SjReplayImage) - sizeof(SjLateImage));
 		image->refused = choice->refused;
 	}
 }
@@ -289,7 +263,7 @@ find_candidates(SjReplayRun *run, SjSide side)
 	set_range(run, &from, &until);
 	if (run->nhashes == 0)
 		return;
-	run->seen = make_hash(run, "sjoin accepted images");
+	run->seen = sj_late_images_create(run->context, sizeof(SjReplayImage));
 	sj_replay_visit_accepted(&run->tables, side, from, until, note_accepted,
 							 run);
 	hash_destroy(run->seen);

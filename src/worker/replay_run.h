@@ -28,16 +28,10 @@ struct SjReplay
 	int64		changes_allocated;
 };
 
-/* An image of a side that late rows have. */
-typedef struct SjReplayImageKey
-{
-	pg_uuid_t	hash;
-	int32		side;
-} SjReplayImageKey;
-
+/* An image that late rows have. */
 typedef struct SjReplayImage
 {
-	SjReplayImageKey key;
+	SjLateImage key;
 	MinimalTuple tuple;			/* NULL: the table does not have it */
 	int64		refused;		/* recorded so often as not taken in */
 	int64		available;		/* of these the table has so many */

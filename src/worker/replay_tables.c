@@ -15,6 +15,7 @@
 #include "catalog/replay_query.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "relations.h"
 #include "utils/array.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -22,18 +23,11 @@
 
 #define ROWS_PER_FETCH	1000
 
-static void
-register_records(SjReplayTables *tables)
+bool
+sj_replay_is_against_final(const SjJoinDef *def, const SjJoinQuery *query,
+						   SjSide side)
 {
-	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
-
-	enr->md.name = pstrdup(SJ_RECORDS);
-	enr->md.tupdesc = sj_rejections_desc();
-	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
-	enr->md.enrtuples = tuplestore_tuple_count(tables->records);
-	enr->reldata = tables->records;
-	if (SPI_register_relation(enr) != SPI_OK_REL_REGISTER)
-		elog(ERROR, "could not register \"%s\" as a relation", SJ_RECORDS);
+	return sj_join_is_final(def) && side == SJ_RIGHT && query->pad[SJ_LEFT];
 }
 
 void
@@ -47,7 +41,7 @@ sj_replay_tables_read_records(SjReplayTables *tables,
 				   tables->snapshot, tables->records, &tables->rejections);
 	tables->spec.has_records = tables->rejections.any;
 	tables->spec.has_failed_pairs = tables->rejections.failed_pairs;
-	register_records(tables);
+	sj_register_rows(SJ_RECORDS, sj_rejections_desc(), tables->records);
 }
 
 void

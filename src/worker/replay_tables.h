@@ -67,6 +67,13 @@ extern void sj_replay_visit_spare(SjReplayTables *tables, SjSide side,
 												 int64 spare),
 								  void *arg);
 
+/*
+ * Would a late row of the side contradict unmatched rows that are written and
+ * final?
+ */
+extern bool sj_replay_is_against_final(const SjJoinDef *def,
+									   const SjJoinQuery *query, SjSide side);
+
 /* The accepted rows of a side with event times from .. until. */
 extern void sj_replay_visit_accepted(SjReplayTables *tables, SjSide side,
 									 SjTime from, SjTime until,
